@@ -1,0 +1,1 @@
+"""Placement: seats for the workers of a hybrid-parallel job, with certificates."""

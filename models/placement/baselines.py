@@ -1,0 +1,100 @@
+"""What people do today: rank orders on consecutive NPUs, and greedy placement with exchanges."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from fabric_plan.models.placement.instance import Instance, Solution, Value
+
+MAX_GREEDY_WORKERS = 400
+
+
+def consecutive(instance: Instance, dimensions: Sequence[str]) -> Solution:
+    """Return workers on consecutive seats, the first of ``dimensions`` varying fastest."""
+    seats = [0] * instance.workers
+    for seat, worker in enumerate(instance.problem.strategy.order(dimensions)):
+        seats[worker] = seat
+    return instance.start(seats)
+
+
+def fred_order(instance: Instance) -> Solution:
+    """Return the FRED paper's order: MP on consecutive NPUs, then PP, then DP (section 5.3, option 4)."""
+    return consecutive(instance, ("mp", "pp", "cp", "ep", "dp"))
+
+
+def megatron_order(instance: Instance) -> Solution:
+    """Return Megatron's rank order on consecutive NPUs: tp-cp-ep-dp-pp."""
+    return consecutive(instance, ("mp", "cp", "ep", "dp", "pp"))
+
+
+def row_major(instance: Instance) -> tuple[Solution, str, Value | None]:
+    """Return the best of all orders of the dimensions on consecutive seats, its name, and its value."""
+    used = [name for name in instance.problem.strategy.dimensions if instance.problem.strategy.size(name) > 1]
+    best: tuple[Solution, str, Value | None] | None = None
+    for order in itertools.permutations(used or ["mp"]):
+        solution = consecutive(instance, order)
+        value = instance.evaluate(solution)
+        if best is None or rank(value) < rank(best[2]):
+            best = solution, "-".join(order), value
+    assert best is not None
+    return best
+
+
+def rank(value: Value | None) -> tuple[int, int]:
+    """Return a key that orders values from best to worst: objective, then hops; without a path last."""
+    return (value.objective, value.hops) if value is not None else (1 << 62, 1 << 62)
+
+
+def greedy(instance: Instance) -> Solution:
+    """Return a greedy placement with exchanges.
+
+    Workers are seated in the order of the pipeline-major rank, each where its traffic to those already seated crosses
+    the fewest links; then pairs are exchanged while that lowers the objective, or the hops at the same objective.
+    """
+    if instance.workers > MAX_GREEDY_WORKERS:
+        return fred_order(instance)
+    standing = instance.slot_workers(instance.start([0] * instance.workers))
+    partners: list[dict[int, int]] = [{} for _ in range(instance.workers)]
+    for net in instance.nets:
+        for slot in net.targets:
+            a, b = standing[net.root], standing[slot]
+            for one, other in ((a, b), (b, a)):
+                partners[one][other] = partners[one].get(other, 0) + instance.weights[net.demand]
+    far = len(instance.fabric.links) + 1
+    distance = [
+        [0 if s == t else len(instance.route(s, t) or range(far)) for t in range(instance.seats)]
+        for s in range(instance.seats)
+    ]
+    seats: dict[int, int] = {}
+    free = set(range(instance.seats))
+    while len(seats) < instance.workers:
+        pending = [w for w in range(instance.workers) if w not in seats]
+        worker = max(pending, key=lambda w: (sum(k for p, k in partners[w].items() if p in seats), -w))
+        near = [(seats[p], k) for p, k in partners[worker].items() if p in seats]
+        seat = min(free, key=lambda s: (sum(k * distance[s][t] for t, k in near), s))
+        seats[worker] = seat
+        free.remove(seat)
+    return exchange(instance, instance.start([seats[w] for w in range(instance.workers)]))
+
+
+def exchange(instance: Instance, solution: Solution, rounds: int = 4) -> Solution:
+    """Return the solution after exchanging pairs of workers (or a worker and a spare seat) while that helps."""
+    best = rank(instance.evaluate(solution))
+    if instance.workers * instance.seats > 2000:
+        return solution
+    for _ in range(rounds):
+        improved = False
+        for worker in range(instance.workers):
+            for seat in range(instance.seats):
+                if seat == solution.seats[worker]:
+                    continue
+                seats = [solution.seats[worker] if s == seat else s for s in solution.seats]
+                seats[worker] = seat
+                offer = Solution(tuple(seats), solution.orders)
+                value = rank(instance.evaluate(offer))
+                if value < best:
+                    solution, best, improved = offer, value, True
+        if not improved:
+            break
+    return solution

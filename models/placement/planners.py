@@ -1,0 +1,182 @@
+"""The placement planners: ``auto``, ``exact``, ``anneal``, and each baseline by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from fabric_plan.models.placement import baselines
+from fabric_plan.models.placement.instance import Instance, Solution
+from fabric_plan.models.placement.search import Search
+from fabric_plan.planner.errors import Infeasible, LimitReached
+from fabric_plan.planner.interface import Budget, OnProgress
+from fabric_plan.planner.plan import Certificate, Key, PlacementPlan, Status
+from fabric_plan.planner.problem import PlacementProblem
+
+SMALL_SEATS = 24
+"""Up to so many NPUs the whole exact model gets what annealing leaves of the budget at once."""
+
+TIE_SECONDS = 1.5
+
+
+class _PlacementPlanner:
+    """A planner of placements: its steps, and the plan made of what they found."""
+
+    name = ""
+
+    def solve(self, problem: PlacementProblem, budget: Budget, on_progress: OnProgress) -> PlacementPlan:
+        """Return the best plan found; see :class:`fabric_plan.planner.interface.Planner`."""
+        instance = Instance(problem)
+        search = Search(instance, budget, on_progress)
+        self.steps(search)
+        if search.best is None:
+            raise LimitReached("the budget ended before any placement was found", search.bound * instance.unit)
+        return _plan(search, self.name)
+
+    def steps(self, search: Search) -> None:
+        """Spend the budget on a search."""
+        raise NotImplementedError
+
+
+class AutoPlanner(_PlacementPlanner):
+    """Whatever is strongest for the size: annealing, cuts, then the exact model whole or in neighbourhoods."""
+
+    name = "auto"
+
+    def steps(self, search: Search) -> None:
+        """Baselines, counting, annealing; then cuts, and the exact model if the gap is still open."""
+        budget = search.budget
+        search.run_baselines()
+        search.count()
+        if search.best is None:
+            _find_any(search)
+        if not search.done:
+            search.anneal(runs=12, seconds=min(4.0, budget.left / 4))
+        if not search.done:
+            search.cut(seconds=min(6.0, budget.left / 6))
+        if not search.done and search.instance.seats <= SMALL_SEATS and search.can_solve_exactly():
+            search.solve_exactly(seconds=budget.left - 0.2)
+        turn = 0
+        while not search.done and search.annealer is not None and (not budget.deterministic or turn < 2):
+            share = budget.left / 4
+            search.anneal(runs=12 if budget.deterministic else 10**6, seconds=share)
+            if search.instance.seats <= 1024:
+                search.neighbourhoods(rounds=12 if budget.deterministic else 10**6, seconds=share)
+            if turn == 0 and search.can_solve_exactly():
+                search.solve_exactly(seconds=budget.left / 2)
+            if budget.left < 1:
+                break
+            turn += 1
+        search.break_ties(runs=6, seconds=TIE_SECONDS)
+
+
+class ExactPlanner(_PlacementPlanner):
+    """The exact model whole, hinted by the best baseline, without annealing before it."""
+
+    name = "exact"
+
+    def steps(self, search: Search) -> None:
+        """Baselines, counting, then the exact model for all that is left."""
+        search.run_baselines()
+        search.count()
+        if search.best is None:
+            _find_any(search)
+        if not search.done:
+            search.solve_exactly(seconds=search.budget.left)
+
+
+class AnnealPlanner(_PlacementPlanner):
+    """Annealing for the whole budget; bounds by counting only."""
+
+    name = "anneal"
+
+    def steps(self, search: Search) -> None:
+        """Baselines, counting, then annealing."""
+        search.run_baselines()
+        search.count()
+        if not search.done:
+            search.anneal(runs=24 if search.budget.deterministic else 10**6, seconds=search.budget.left)
+        search.break_ties(runs=6, seconds=TIE_SECONDS)
+
+
+class _BaselinePlanner(_PlacementPlanner):
+    """One method of today, with the bound by counting beside it."""
+
+    make: Callable[[Search], Solution]
+
+    def steps(self, search: Search) -> None:
+        """Take that method's placement."""
+        solution = type(self).make(search)
+        if search.instance.evaluate(solution) is None:
+            raise Infeasible(
+                f"{self.name} places workers where a flow has no path on {search.instance.fabric.name}", (self.name,)
+            )
+        search.offer(solution, self.name)
+        search.count()
+
+
+class FredOrderPlanner(_BaselinePlanner):
+    """MP, then PP, then DP on consecutive NPUs."""
+
+    name = "mp-pp-dp"
+    make = staticmethod(lambda search: baselines.fred_order(search.instance))
+
+
+class MegatronOrderPlanner(_BaselinePlanner):
+    """Megatron's rank order on consecutive NPUs."""
+
+    name = "megatron"
+    make = staticmethod(lambda search: baselines.megatron_order(search.instance))
+
+
+class RowMajorPlanner(_BaselinePlanner):
+    """The best order of the dimensions on consecutive NPUs."""
+
+    name = "row-major"
+    make = staticmethod(lambda search: baselines.row_major(search.instance)[0])
+
+
+class GreedyPlanner(_BaselinePlanner):
+    """Greedy with exchanges."""
+
+    name = "greedy"
+    make = staticmethod(lambda search: search.greedy())
+
+
+def _find_any(search: Search) -> None:
+    """Find any placement at all, where every baseline uses a pair of seats that has no path."""
+    if search.can_solve_exactly():
+        search.solve_exactly(seconds=search.budget.left)
+
+
+def _plan(search: Search, name: str) -> PlacementPlan:
+    budget = search.budget
+    assert search.best is not None
+    return PlacementPlan(
+        problem=search.instance.problem,
+        seats=search.best.seats,
+        rings=search.instance.rings_of(search.best),
+        certificate=_certificate(search, search.best),
+        baselines=tuple(search.baselines),
+        planner=f"placement.{name}",
+        seed=budget.seed,
+        seconds=None if budget.deterministic else round(budget.elapsed, 3),
+    )
+
+
+def _certificate(search: Search, best: Solution) -> Certificate:
+    """Return the certificate: the objective, its phases where they count apart, and the hops that break ties."""
+    instance = search.instance
+    problem, unit = instance.problem, instance.unit
+    loads, waits, hops = instance.exact_values(best)
+    shown = "s" if instance.seconds else "flows"
+    objective = sum((w * (a + b) for w, a, b in zip(instance.phase_weights, loads, waits, strict=True)), Fraction(0))
+    keys = [Key(name=problem.objective, value=objective, bound=search.bound * unit, unit=shown)]
+    if not instance.concurrent:
+        for k, demand in enumerate(instance.demands):
+            low = (search.load_bounds[k] + search.wait_bounds[k]) * unit
+            name = f"{problem.objective}.{demand.dimension}"
+            keys.append(Key(name=name, value=loads[k] + waits[k], bound=low, unit=shown, asked=False))
+    keys.append(Key(name="hops", value=Fraction(hops), bound=None, unit="links", asked=False))
+    status = Status.OPTIMAL if keys[0].closed else Status.FEASIBLE
+    return Certificate(status=status, keys=tuple(keys), proof=tuple(search.proof))

@@ -1,0 +1,1 @@
+"""Pictures of plans: text, SVG, HTML and PNG."""

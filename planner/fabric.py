@@ -1,0 +1,224 @@
+"""A fabric: nodes, directed links, a routing rule, and the symmetries that keep its routes.
+
+Seats are the NPU nodes in the order of their ids: seat ``i`` is where a worker can sit. Bandwidths are whole bytes/s and
+latencies exact seconds, so that loads and times are computed without rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from fabric_plan.planner.errors import InvalidInput
+
+KINDS = ("npu", "switch", "io")
+
+Path = tuple[int, ...]
+"""Ids of the links of a path, in order."""
+
+Route = tuple[Path, ...]
+"""What carries the traffic of one pair of seats: paths with an equal share each (one path, but on striped planes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: ``kind`` is npu, switch or io (an I/O controller)."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A directed link between two node ids.
+
+    ``bandwidth`` is in bytes/s, over all ``multiplicity`` parallel links together; ``latency`` is in seconds.
+    """
+
+    source: int
+    target: int
+    bandwidth: int
+    latency: Fraction
+    multiplicity: int = 1
+
+
+class Fabric:
+    """A directed multigraph with its routes. Treat it as immutable.
+
+    Parameters
+    ----------
+    name
+        A catalog name (``mesh:4x5``) or whatever the file says.
+    nodes, links
+        Node ids and link ids are positions in these tuples.
+    routing
+        The name of the rule (see :mod:`fabric_plan.planner.paths`).
+    shape
+        Sizes per axis when the seats form a grid, row-major; empty otherwise.
+    in_catalog
+        True when ``name`` alone rebuilds this fabric.
+    symmetries
+        Generators of a group of node permutations that map links to equal links and routes to routes.
+    note
+        A remark for the reader (source, assumption).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Sequence[Node],
+        links: Sequence[Link],
+        routing: str = "shortest",
+        *,
+        shape: Sequence[int] = (),
+        in_catalog: bool = False,
+        symmetries: Sequence[Sequence[int]] = (),
+        note: str = "",
+    ) -> None:
+        self.name = name
+        self.nodes = tuple(nodes)
+        self.links = tuple(links)
+        self.routing = routing
+        self.shape = tuple(shape)
+        self.in_catalog = in_catalog
+        self.symmetries = tuple(map(tuple, symmetries))
+        self.note = note
+        self._check()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fabric):
+            return NotImplemented
+        mine = (self.name, self.routing, self.shape, self.nodes, self.links)
+        return mine == (other.name, other.routing, other.shape, other.nodes, other.links)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.routing, len(self.nodes), len(self.links)))
+
+    def __repr__(self) -> str:
+        return f"Fabric({self.name!r}, {len(self.nodes)} nodes, {len(self.links)} links, {self.routing})"
+
+    def _check(self) -> None:
+        count = len(self.nodes)
+        for index, node in enumerate(self.nodes):
+            if node.kind not in KINDS:
+                raise InvalidInput(
+                    f"fabric {self.name}: node {index}: unknown kind {node.kind!r}: expected {', '.join(KINDS)}"
+                )
+        for index, link in enumerate(self.links):
+            where = f"fabric {self.name}: link {index} ({link.source}->{link.target})"
+            if not (0 <= link.source < count and 0 <= link.target < count):
+                raise InvalidInput(f"{where}: there is no such node: ids go from 0 to {count - 1}")
+            if link.source == link.target:
+                raise InvalidInput(f"{where}: a link must join two different nodes")
+            if link.bandwidth <= 0:
+                raise InvalidInput(f"{where}: the bandwidth must be greater than zero")
+            if link.latency < 0:
+                raise InvalidInput(f"{where}: the latency must not be negative")
+            if link.multiplicity < 1:
+                raise InvalidInput(f"{where}: the number of parallel links must be at least 1")
+        if not self.seats:
+            raise InvalidInput(f"fabric {self.name}: it has no NPU, so nothing can be placed on it")
+
+    @cached_property
+    def seats(self) -> tuple[int, ...]:
+        """Node ids of the NPUs; a seat is a position in this tuple."""
+        return tuple(index for index, node in enumerate(self.nodes) if node.kind == "npu")
+
+    @cached_property
+    def outgoing(self) -> tuple[tuple[int, ...], ...]:
+        """Link ids that leave each node."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for index, link in enumerate(self.links):
+            found[link.source].append(index)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def incoming(self) -> tuple[tuple[int, ...], ...]:
+        """Link ids that enter each node."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for index, link in enumerate(self.links):
+            found[link.target].append(index)
+        return tuple(map(tuple, found))
+
+    def route(self, source: int, target: int) -> Route:
+        """Return the route between two different seats.
+
+        Raises
+        ------
+        InvalidInput
+            When the rule finds no path.
+        """
+        return self._router(source, target)
+
+    @cached_property
+    def _router(self) -> Callable[[int, int], Route]:
+        from fabric_plan.planner.paths import router
+
+        return router(self)
+
+    def distance(self, source: int, target: int) -> int:
+        """Return the number of links between two seats (zero from a seat to itself)."""
+        return 0 if source == target else len(self.route(source, target)[0])
+
+    @cached_property
+    def seat_symmetries(self) -> tuple[tuple[int, ...], ...]:
+        """The generators of :attr:`symmetries`, as permutations of seats."""
+        seat_of = {node: seat for seat, node in enumerate(self.seats)}
+        return tuple(tuple(seat_of[image[node]] for node in self.seats) for image in self.symmetries)
+
+    @cached_property
+    def seat_orbits(self) -> tuple[int, ...]:
+        """For each seat, the smallest seat that a symmetry maps it to; seats with the same number are alike."""
+        return orbits(len(self.seats), self.seat_symmetries)
+
+    def seat_name(self, seat: int) -> str:
+        """Return how a reader would call a seat: row,column on a grid, else its node's name."""
+        if self.shape:
+            return ",".join(map(str, coordinates(seat, self.shape)))
+        return self.nodes[self.seats[seat]].name
+
+    def link_name(self, link: int) -> str:
+        """Return a link as source->target, by seat or node names."""
+        ends = self.links[link]
+        return f"{self._node_name(ends.source)}->{self._node_name(ends.target)}"
+
+    def _node_name(self, node: int) -> str:
+        if self.shape and self.nodes[node].kind == "npu":
+            return "(" + ",".join(map(str, coordinates(node, self.shape))) + ")"
+        return self.nodes[node].name
+
+
+def orbits(count: int, generators: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return the smallest member of each element's orbit under the group that permutations of range(count) generate."""
+    parent = list(range(count))
+
+    def root(element: int) -> int:
+        while parent[element] != element:
+            parent[element] = parent[parent[element]]
+            element = parent[element]
+        return element
+
+    for generator in generators:
+        for element, image in enumerate(generator):
+            low, high = sorted((root(element), root(image)))
+            parent[high] = low
+    return tuple(root(element) for element in range(count))
+
+
+def coordinates(seat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the position of a row-major seat number on a grid, slowest axis first (row, column on a mesh)."""
+    found = []
+    for size in reversed(shape):
+        seat, position = divmod(seat, size)
+        found.append(position)
+    return tuple(reversed(found))
+
+
+def seat_at(position: Sequence[int], shape: Sequence[int]) -> int:
+    """Return the row-major seat number of a position (the inverse of :func:`coordinates`)."""
+    seat = 0
+    for place, size in zip(position, shape, strict=True):
+        seat = seat * size + place
+    return seat

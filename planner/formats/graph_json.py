@@ -1,0 +1,149 @@
+"""Plain graph files: ``{"name", "note", "nodes": [{"id", "kind"}], "links": [{"src", "dst", "cap", "bw_GBps", "lat_us"}]}``.
+
+``bw_GBps`` (1e9 bytes/s) is the total over ``cap`` parallel links. A node's kind is gpu (or npu), switch or io. Optional:
+``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; shortest otherwise), ``"shape"`` and a node's ``"name"``.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fabric_plan.planner.errors import InvalidInput
+from fabric_plan.planner.fabric import Fabric, Link, Node
+from fabric_plan.planner.paths import RULES
+
+MAX_BYTES = 256 * 2**20
+
+
+class GraphNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A node as the file has it."""
+
+    id: int
+    kind: str
+    name: str = ""
+
+
+class GraphLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A directed link as the file has it."""
+
+    src: int
+    dst: int
+    bw_GBps: float  # noqa: N815 (the file's own spelling)
+    cap: int = 1
+    lat_us: float = 0.0
+
+
+class GraphFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A whole file."""
+
+    name: str
+    nodes: list[GraphNode]
+    links: list[GraphLink]
+    note: str = ""
+    routing: str = "shortest"
+    shape: list[int] = []
+    switch_rule: str = ""
+
+
+def from_graph(graph: GraphFile) -> Fabric:
+    """Return the fabric that a graph file describes.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the node or link that is wrong.
+    """
+    where = f"fabric {graph.name}"
+    if graph.routing not in RULES:
+        raise InvalidInput(f"{where}: unknown routing {graph.routing!r}: expected one of {', '.join(RULES)}")
+    position: dict[int, int] = {}
+    nodes = []
+    for index, node in enumerate(sorted(graph.nodes, key=lambda one: one.id)):
+        if node.id in position:
+            raise InvalidInput(f"{where}: node id {node.id} is given twice")
+        position[node.id] = index
+        kind = "npu" if node.kind.lower() in ("gpu", "npu") else node.kind.lower()
+        nodes.append(Node(kind, node.name or f"{node.kind.lower()}{node.id}"))
+    links = []
+    for index, link in enumerate(graph.links):
+        for end in (link.src, link.dst):
+            if end not in position:
+                raise InvalidInput(f"{where}: links[{index}] names node {end}, which is not among the nodes")
+        # Through the shortest decimal that a float prints as, so that 12.5 and 0.7 are what the file says.
+        bandwidth = Fraction(repr(link.bw_GBps)) * 10**9
+        latency = Fraction(repr(link.lat_us)) / 10**6
+        links.append(Link(position[link.src], position[link.dst], round(bandwidth), latency, link.cap))
+    _check_grid(where, graph, sum(node.kind == "npu" for node in nodes))
+    return Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note)
+
+
+def _check_grid(where: str, graph: GraphFile, npus: int) -> None:
+    size = 1
+    for side in graph.shape:
+        size *= side
+    if graph.shape and size != npus:
+        raise InvalidInput(
+            f"{where}: shape {'x'.join(map(str, graph.shape))} has {size} seats, but there are {npus} NPUs"
+        )
+    if graph.routing in ("xy", "dimension-order") and not graph.shape:
+        raise InvalidInput(f'{where}: routing {graph.routing} needs a shape, as in "shape": [4, 5]')
+
+
+def to_graph(fabric: Fabric) -> GraphFile:
+    """Return a fabric in the form of a graph file."""
+    return GraphFile(
+        name=fabric.name,
+        note=fabric.note,
+        nodes=[
+            GraphNode(id=i, kind="gpu" if n.kind == "npu" else n.kind, name=n.name) for i, n in enumerate(fabric.nodes)
+        ],
+        links=[
+            GraphLink(
+                src=link.source,
+                dst=link.target,
+                cap=link.multiplicity,
+                bw_GBps=link.bandwidth / 1e9,
+                lat_us=float(link.latency * 10**6),
+            )
+            for link in fabric.links
+        ],
+        routing=fabric.routing,
+        shape=list(fabric.shape),
+    )
+
+
+def read_graph(path: Path) -> Fabric:
+    """Read a plain graph file.
+
+    Raises
+    ------
+    InvalidInput
+        One line with the file, the place in it, and what was expected.
+    """
+    from fabric_plan.planner.files import read_bytes
+
+    return parse_graph(read_bytes(path, MAX_BYTES), str(path))
+
+
+def parse_graph(data: bytes, where: str) -> Fabric:
+    """Read a plain graph from bytes; ``where`` names them in errors."""
+    try:
+        return from_graph(msgspec.json.decode(data, type=GraphFile))
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"{where}: not a graph file: {error}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def write_graph(fabric: Fabric) -> bytes:
+    """Return a fabric as the bytes of a graph file, one node or link a line."""
+    return _lines(msgspec.to_builtins(to_graph(fabric)))
+
+
+def _lines(graph: dict[str, Any]) -> bytes:
+    text = msgspec.json.format(msgspec.json.encode(graph), indent=1)
+    return text + b"\n"

@@ -1,0 +1,160 @@
+"""Plans and their certificates.
+
+A certificate has one key for each value that was asked for, in order of importance, each with its proven bound. All
+values are exact fractions; smaller is better in every family.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from fractions import Fraction
+from typing import ClassVar
+
+import msgspec
+
+from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, ScheduleProblem
+from fabric_plan.planner.simulator.report import PlacementReport
+
+
+class Status(StrEnum):
+    """What is known of a problem when the planner stops."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One value of a plan and what is proved about it.
+
+    ``bound`` holds for the problem as stated: no plan has a smaller value; None when nothing is claimed. A key that is
+    not ``asked`` for informs (a part of the objective) or breaks ties, and has no part in the status.
+    """
+
+    name: str
+    value: Fraction
+    bound: Fraction | None
+    unit: str
+    asked: bool = True
+
+    @property
+    def closed(self) -> bool:
+        """True when the bound meets the value."""
+        return self.bound == self.value
+
+
+class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Status, values and bounds of a plan, and in words where each bound comes from."""
+
+    status: Status
+    keys: tuple[Key, ...]
+    proof: tuple[str, ...] = ()
+
+    @property
+    def objective(self) -> Fraction:
+        """The first key's value."""
+        return self.keys[0].value
+
+    @property
+    def bound(self) -> Fraction | None:
+        """The first key's proven bound."""
+        return self.keys[0].bound
+
+    @property
+    def gap(self) -> Fraction | None:
+        """|value - bound| / max(1, |value|) of the first asked key that is not closed; 0 when all are; None without bound.
+
+        A value in seconds is usually far below one, so there the gap is relative to the value itself.
+        """
+        for key in self.keys:
+            if key.asked and not key.closed:
+                if key.bound is None:
+                    return None
+                scale = abs(key.value) if key.unit == "s" else max(Fraction(1), abs(key.value))
+                return abs(key.value - key.bound) / scale
+        return Fraction(0)
+
+    def key(self, name: str) -> Key:
+        """Return the key of that name; KeyError when there is none."""
+        for key in self.keys:
+            if key.name == name:
+                return key
+        raise KeyError(name)
+
+
+class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a named method that people use today reaches on the same problem, by the same first key."""
+
+    name: str
+    value: Fraction
+    note: str = ""
+
+
+class PlacementPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A seat for every worker, and the ring order of each group whose order was free.
+
+    Parameters
+    ----------
+    seats
+        Seat of each worker, by worker index.
+    rings
+        For each demand with free rings: dimension -> its groups' members in ring order, groups in the strategy's order.
+    report
+        The simulator's own findings; None until it has been simulated.
+    seconds
+        Wall time of the planner; None in deterministic runs.
+    """
+
+    family: ClassVar[str] = "placement"
+
+    problem: PlacementProblem
+    seats: tuple[int, ...]
+    certificate: Certificate
+    rings: dict[str, tuple[tuple[int, ...], ...]] = {}
+    baselines: tuple[Baseline, ...] = ()
+    planner: str = ""
+    seed: int = 0
+    seconds: float | None = None
+    report: PlacementReport | None = None
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The best of the baselines."""
+        return min(self.baselines, key=lambda one: one.value, default=None)
+
+
+class RoutingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The colour word of each flow, one letter a level; None for a flow that is put off."""
+
+    family: ClassVar[str] = "routing"
+
+    problem: RoutingProblem
+    words: tuple[tuple[int, ...] | None, ...]
+    certificate: Certificate
+
+
+class BalancePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The links that withdraw reachability: pairs (link id, destination node id)."""
+
+    family: ClassVar[str] = "balance"
+
+    problem: BalanceProblem
+    withdrawn: tuple[tuple[int, int], ...]
+    certificate: Certificate
+
+
+class SchedulePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Transfers as columns of equal length: job, chunk, link id and start time in seconds."""
+
+    family: ClassVar[str] = "schedule"
+
+    problem: ScheduleProblem
+    jobs: tuple[int, ...]
+    chunks: tuple[int, ...]
+    links: tuple[int, ...]
+    starts: tuple[Fraction, ...]
+    certificate: Certificate
+
+
+Plan = PlacementPlan | RoutingPlan | BalancePlan | SchedulePlan

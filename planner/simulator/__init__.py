@@ -1,0 +1,1 @@
+"""The simulator: it judges plans, and shares no code with the models that make them."""

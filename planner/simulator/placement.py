@@ -1,0 +1,228 @@
+"""The judge of placements: link loads and phase times from the transfers themselves, and every rule of a valid plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from fabric_plan.planner.collective import ring_steps
+from fabric_plan.planner.problem import Demand, PlacementProblem
+from fabric_plan.planner.simulator import engine, lowering
+from fabric_plan.planner.simulator.report import PhaseReport, PlacementReport
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.plan import PlacementPlan
+
+MAX_TIMED_HOPS = 2_000_000
+"""Phases with more hops than this get loads but no simulated time."""
+
+
+def check(plan: PlacementPlan) -> tuple[PlacementReport | None, list[str]]:
+    """Simulate a plan and return (report, violations): no violation means that the plan is valid.
+
+    The report is None when the seats themselves are wrong, so that nothing can be simulated.
+    """
+    faults = [*seat_faults(plan), *ring_faults(plan)]
+    if faults:
+        return None, faults
+    report = simulate(plan.problem, plan.seats, plan.rings)
+    faults += certificate_faults(plan, report)
+    if plan.report is not None:
+        faults += report_faults(plan.report, report)
+    return report, faults
+
+
+def seat_faults(plan: PlacementPlan) -> list[str]:
+    """Every worker has one seat, the seat exists, and no two workers share it."""
+    problem = plan.problem
+    strategy, count = problem.strategy, len(problem.fabric.seats)
+    faults = []
+    if len(plan.seats) != strategy.workers:
+        faults.append(f"seats: {len(plan.seats)} given for the {strategy.workers} workers of {strategy}")
+    taken: dict[int, int] = {}
+    for worker, seat in enumerate(plan.seats[: strategy.workers]):
+        if not 0 <= seat < count:
+            faults.append(
+                f"worker {strategy.name(worker)} sits on seat {seat}, which {problem.fabric.name} does not have (0 to {count - 1})"
+            )
+        elif seat in taken:
+            faults.append(f"workers {strategy.name(taken[seat])} and {strategy.name(worker)} both sit on seat {seat}")
+        else:
+            taken[seat] = worker
+    return faults
+
+
+def ring_faults(plan: PlacementPlan) -> list[str]:
+    """Rings are given exactly for the demands whose order is free, and each lists its group's members once."""
+    strategy = plan.problem.strategy
+    free = {demand.dimension for demand in plan.problem.demands if demand.order == "free"}
+    faults = [f"rings: {name} has a ring order, but its order is not free" for name in plan.rings if name not in free]
+    for name in sorted(free):
+        if name not in plan.rings:
+            faults.append(f"rings: {name} is free, but no ring order is given")
+            continue
+        groups = strategy.groups(name)
+        if len(plan.rings[name]) != len(groups):
+            faults.append(f"rings: {name} has {len(groups)} groups, {len(plan.rings[name])} orders are given")
+        for index, (ring, group) in enumerate(zip(plan.rings[name], groups, strict=False)):
+            if sorted(ring) != sorted(group):
+                faults.append(
+                    f"rings: {name} group {index}: the order {list(ring)} does not list its members {list(group)} once each"
+                )
+    return faults
+
+
+def simulate(
+    problem: PlacementProblem, seats: Sequence[int], rings: dict[str, tuple[tuple[int, ...], ...]]
+) -> PlacementReport:
+    """Return loads and times of each phase alone and of all together."""
+    staged = [lowering.stages(problem, demand, seats, rings) for demand in problem.demands]
+    phases = [
+        _phase(problem, demand.dimension, [demand], [group])
+        for demand, group in zip(problem.demands, staged, strict=True)
+    ]
+    together = phases[0] if len(phases) == 1 else _phase(problem, "all", problem.demands, staged)
+    sized = all(demand.size is not None for demand in problem.demands)
+    hops = sum(
+        len(lowering.hops_of(problem.fabric, flow)[0]) for group in staged for stage in group for flow in stage.flows
+    )
+    return PlacementReport(
+        unit="s" if sized and problem.demands else "flows",
+        nominal_size=None if sized else lowering.NOMINAL_SIZE,
+        discipline=engine.DISCIPLINE,
+        hops=hops,
+        phases=tuple(phases),
+        together=together,
+    )
+
+
+def _phase(
+    problem: PlacementProblem, name: str, demands: Sequence[Demand], staged: Sequence[Sequence[lowering.Stage]]
+) -> PhaseReport:
+    program, _ = lowering.program_for(problem, demands, staged)
+    timed = len(program.hop_link) <= MAX_TIMED_HOPS
+    seconds = engine.run(program, problem.fabric.links).seconds if timed else None
+    if all(demand.size is not None for demand in demands):
+        loads = _transmission(problem, program)
+    else:
+        loads = _flows(problem, staged)
+    used = sorted(loads)
+    return PhaseReport(
+        name=name,
+        max_load=max(loads.values(), default=Fraction(0)),
+        seconds=seconds,
+        links=tuple(used),
+        loads=tuple(loads[link] for link in used),
+    )
+
+
+def _transmission(problem: PlacementProblem, program: engine.Program) -> dict[int, Fraction]:
+    """Return the seconds that each link needs for all bytes of a program."""
+    carried: dict[int, int] = {}
+    for link, size in zip(program.hop_link, program.hop_size, strict=True):
+        carried[link] = carried.get(link, 0) + size
+    return {
+        link: Fraction(size, program.scale * problem.fabric.links[link].bandwidth) for link, size in carried.items()
+    }
+
+
+def _flows(problem: PlacementProblem, staged: Sequence[Sequence[lowering.Stage]]) -> dict[int, Fraction]:
+    """Return the flows on each link, per parallel link; a striped flow counts in parts."""
+    loads: dict[int, Fraction] = {}
+    for group in staged:
+        for stage in group:
+            for flow in stage.flows:
+                hops, paths = lowering.hops_of(problem.fabric, flow)
+                for link, _ in hops:
+                    share = Fraction(1, paths * problem.fabric.links[link].multiplicity)
+                    loads[link] = loads.get(link, Fraction(0)) + share
+    return loads
+
+
+def objective_values(
+    problem: PlacementProblem,
+    report: PlacementReport,
+    seats: Sequence[int],
+    rings: dict[str, tuple[tuple[int, ...], ...]],
+) -> dict[str, Fraction]:
+    """Return the values that a certificate may state: the objective, its parts by phase, and the hops."""
+    loads = {phase.name: phase.max_load for phase in report.phases}
+    waits = {
+        demand.dimension: _latency(problem, demand, seats, rings) if problem.objective == "time" else Fraction(0)
+        for demand in problem.demands
+    }
+    if problem.concurrent:
+        value = report.together.max_load + max(waits.values(), default=Fraction(0))
+    else:
+        value = sum((d.weight * (loads[d.dimension] + waits[d.dimension]) for d in problem.demands), Fraction(0))
+    parts = {f"{problem.objective}.{name}": loads[name] + waits[name] for name in loads}
+    return {problem.objective: value, **parts, "hops": Fraction(report.hops)}
+
+
+def _latency(
+    problem: PlacementProblem, demand: Demand, seats: Sequence[int], rings: dict[str, tuple[tuple[int, ...], ...]]
+) -> Fraction:
+    """Return steps times the latency of the slowest route of a demand, in seconds, over all its collectives."""
+    fabric = problem.fabric
+    slowest = Fraction(0)
+    for stage in lowering.stages(problem, demand, seats, rings):
+        for flow in stage.flows:
+            for target in flow.targets:
+                for path in fabric.route(flow.source, target):
+                    slowest = max(slowest, sum((fabric.links[link].latency for link in path), Fraction(0)))
+    steps = ring_steps(demand.pattern, problem.strategy.size(demand.dimension)) if demand.algorithm == "ring" else 1
+    return steps * demand.count * slowest
+
+
+def certificate_faults(plan: PlacementPlan, report: PlacementReport) -> list[str]:
+    """Values are what the simulation finds, bounds do not pass them, and the status says what the bounds say."""
+    certificate = plan.certificate
+    values = objective_values(plan.problem, report, plan.seats, plan.rings)
+    faults = []
+    if not certificate.keys or certificate.keys[0].name != plan.problem.objective:
+        return [f"certificate: its first key must be the objective, {plan.problem.objective}"]
+    for key in certificate.keys:
+        if key.name not in values:
+            faults.append(f"certificate: unknown key {key.name!r}")
+            continue
+        if key.value != values[key.name]:
+            faults.append(f"certificate: {key.name} is stated as {key.value}, the simulation finds {values[key.name]}")
+        if key.bound is not None and key.bound > values[key.name]:
+            faults.append(
+                f"certificate: the bound {key.bound} on {key.name} is above its value {values[key.name]}, so it is false"
+            )
+    closed = all(key.closed for key in certificate.keys if key.asked)
+    if (certificate.status == "optimal") != closed:
+        state = "every" if closed else "not every"
+        faults.append(f"certificate: status {certificate.status.value}, but {state} bound meets its value")
+    return faults
+
+
+def report_faults(stated: PlacementReport, found: PlacementReport) -> list[str]:
+    """A report that came with the plan says the same as the simulation does now."""
+    faults = []
+    if stated.hops != found.hops:
+        faults.append(f"report: {stated.hops} hops are stated, the simulation finds {found.hops}")
+    pairs = [("together", stated.together, found.together)]
+    names = [phase.name for phase in found.phases]
+    if [phase.name for phase in stated.phases] != names:
+        faults.append(f"report: it must cover the phases {', '.join(names)}")
+    else:
+        pairs += [(f"phase {a.name}", a, b) for a, b in zip(stated.phases, found.phases, strict=True)]
+    for where, said, true in pairs:
+        if said.max_load != true.max_load:
+            faults.append(
+                f"report: {where}: largest load {said.max_load} is stated, the simulation finds {true.max_load}"
+            )
+        if said.seconds != true.seconds:
+            faults.append(f"report: {where}: {said.seconds} s are stated, the simulation finds {true.seconds} s")
+        wrong = {link: load for link, load in zip(said.links, said.loads, strict=False)}
+        right = dict(zip(true.links, true.loads, strict=True))
+        for link in sorted(wrong.keys() | right.keys()):
+            if wrong.get(link) != right.get(link):
+                faults.append(
+                    f"report: {where}: link {link} is said to carry {wrong.get(link, 0)}, it carries {right.get(link, 0)}"
+                )
+                break
+    return faults

@@ -1,0 +1,55 @@
+"""What the simulator found, as exact numbers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import msgspec
+
+
+class PhaseReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Groups that communicate at the same time: one dimension alone, or all of them together.
+
+    Parameters
+    ----------
+    name
+        The dimension, or ``all``.
+    max_load
+        The largest link load: flows per parallel link, or seconds of transmission.
+    seconds
+        When the last transfer arrives, by the event simulation; None where it was left out for its size.
+    links, loads
+        Columns: every link that carries something, and its load.
+    """
+
+    name: str
+    max_load: Fraction
+    seconds: Fraction | None
+    links: tuple[int, ...]
+    loads: tuple[Fraction, ...]
+
+    @property
+    def hottest(self) -> tuple[int, ...]:
+        """Ids of the links with the largest load."""
+        return tuple(link for link, load in zip(self.links, self.loads, strict=True) if load == self.max_load)
+
+
+class PlacementReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Loads and times of a placement: each phase alone, and all together.
+
+    Parameters
+    ----------
+    unit
+        Of the loads: ``flows`` or ``s``.
+    nominal_size
+        Bytes per collective that the times stand for when the problem gives no sizes, else None.
+    hops
+        Links crossed by all flows together.
+    """
+
+    unit: str
+    nominal_size: int | None
+    discipline: str
+    hops: int
+    phases: tuple[PhaseReport, ...]
+    together: PhaseReport
