@@ -13,13 +13,13 @@ _HOMES = {
     "planners": "planner.interface",
     "validate": "planner.interface",
     "Fabric": "planner.fabric",
-    "fabric": "planner.catalog",
     "Strategy": "planner.parallelism",
     "Demand": "planner.problem",
     "PlacementProblem": "planner.problem",
     "PlacementPlan": "planner.plan",
     "Certificate": "planner.plan",
     "Status": "planner.plan",
+    "load_fabric": "planner.files",
     "read_plan": "planner.files",
     "write_plan": "planner.files",
     "FabricPlanError": "planner.errors",
@@ -33,7 +33,6 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
-    from fabric_plan.planner.catalog import build as fabric
     from fabric_plan.planner.errors import (
         FabricPlanError,
         Infeasible,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
         PlanRejected,
     )
     from fabric_plan.planner.fabric import Fabric
-    from fabric_plan.planner.files import read_plan, write_plan
+    from fabric_plan.planner.files import load_fabric, read_plan, write_plan
     from fabric_plan.planner.interface import Budget, Progress, plan, planners, validate
     from fabric_plan.planner.parallelism import Strategy
     from fabric_plan.planner.plan import Certificate, PlacementPlan, Status
@@ -58,7 +57,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fabric_plan' has no attribute {name!r}")
     module = importlib.import_module(f"fabric_plan.{_HOMES[name]}")
-    found = getattr(module, "build" if name == "fabric" else name)
+    found = getattr(module, name)
     globals()[name] = found
     return found
 

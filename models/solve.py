@@ -46,7 +46,7 @@ class Outcome:
     seconds: float
 
 
-class _Watcher(cp_model.CpSolverSolutionCallback):
+class _Watcher(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
     """Hands solutions on; an exception is kept, the search stopped, and raised by :func:`run`."""
 
     def __init__(

@@ -162,6 +162,14 @@ class Fabric:
         """Return the number of links between two seats (zero from a seat to itself)."""
         return 0 if source == target else len(self.route(source, target)[0])
 
+    def diameter(self) -> int | None:
+        """Return the most links between two seats; None when some pair has no path."""
+        count = len(self.seats)
+        try:
+            return max((self.distance(a, b) for a in range(count) for b in range(count)), default=0)
+        except InvalidInput:
+            return None
+
     @cached_property
     def seat_symmetries(self) -> tuple[tuple[int, ...], ...]:
         """The generators of :attr:`symmetries`, as permutations of seats."""

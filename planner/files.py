@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fabric_plan.planner.catalog import build
+from fabric_plan.planner.catalog import CATALOG, build
 from fabric_plan.planner.errors import FabricPlanError, InvalidInput, InvalidPlan
 from fabric_plan.planner.fabric import Fabric
 from fabric_plan.planner.formats import graph_json
@@ -135,14 +135,28 @@ def write_atomically(path: Path | str, data: bytes) -> None:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(data)
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-            os.chmod(temporary, mode)
-            os.replace(temporary, path)
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                Path(temporary).unlink()
             raise
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def load_fabric(name: str) -> Fabric:
+    """Return the fabric of a catalog name, or of a plain graph file.
+
+    Raises
+    ------
+    InvalidInput
+        When it is neither, with the nearest known name.
+    """
+    looks_like_file = name == "-" or "/" in name or name.endswith((".json", ".json.gz"))
+    if looks_like_file or (Path(name).is_file() and name.partition(":")[0].lower() not in CATALOG):
+        return graph_json.read_graph(Path(name))
+    return build(name)
 
 
 def check_writable(path: Path | str) -> None:
@@ -188,8 +202,10 @@ def dump(document: dict[str, Any]) -> bytes:
     return b"{\n" + b",\n".join(rows) + b"\n}\n"
 
 
-def read_plan(path: Path | str) -> tuple[Plan, list[str]]:
+def read_plan(path: Path | str) -> tuple[PlacementPlan, list[str]]:
     """Read a plan file and return (plan, faults of the file itself, such as a digest that does not match).
+
+    Placement is the one family whose plans have files so far.
 
     Raises
     ------
@@ -199,10 +215,10 @@ def read_plan(path: Path | str) -> tuple[Plan, list[str]]:
     return parse_plan(read_bytes(path), str(path))
 
 
-def parse_plan(data: bytes, where: str) -> tuple[Plan, list[str]]:
+def parse_plan(data: bytes, where: str) -> tuple[PlacementPlan, list[str]]:
     """Read a plan from bytes; ``where`` names them in errors. See :func:`read_plan`."""
     document = _document(data, where, PLAN_SCHEMA)
-    kinds: dict[str, type[Plan]] = {"placement": PlacementPlan}
+    kinds = {"placement": PlacementPlan}
     family = document.pop("family", None)
     if family not in kinds:
         raise InvalidPlan(f"{where}: family {family!r}: expected {', '.join(kinds)}")
@@ -231,7 +247,9 @@ def parse_problem(data: bytes, where: str) -> Problem:
     """Read a problem of any family from bytes; ``where`` names them in errors."""
     from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, ScheduleProblem
 
-    kinds = {kind.family: kind for kind in (PlacementProblem, RoutingProblem, BalanceProblem, ScheduleProblem)}
+    kinds: dict[str, type[Problem]] = {
+        kind.family: kind for kind in (PlacementProblem, RoutingProblem, BalanceProblem, ScheduleProblem)
+    }
     document = _document(data, where, PROBLEM_SCHEMA)
     family = document.pop("family", None)
     if family not in kinds:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.metadata import entry_points
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast, overload
 
 import msgspec
 
 from fabric_plan.planner.errors import InvalidInput, PlanRejected, suggest
 from fabric_plan.planner.plan import PlacementPlan, Plan
-from fabric_plan.planner.problem import Problem
+from fabric_plan.planner.problem import PlacementProblem, Problem
 
 GROUP = "fabric_plan.planners"
 
@@ -109,6 +109,26 @@ def planners(family: str) -> dict[str, Callable[[], Planner]]:
         point.name.removeprefix(prefix): point for point in entry_points(group=GROUP) if point.name.startswith(prefix)
     }
     return {name: (lambda point=point: cast(Planner, point.load()())) for name, point in sorted(found.items())}  # type: ignore[misc]
+
+
+@overload
+def plan(
+    problem: PlacementProblem,
+    *,
+    planner: str = "auto",
+    budget: Budget | None = None,
+    on_progress: OnProgress | None = None,
+) -> PlacementPlan: ...
+
+
+@overload
+def plan(
+    problem: Problem,
+    *,
+    planner: str = "auto",
+    budget: Budget | None = None,
+    on_progress: OnProgress | None = None,
+) -> Plan: ...
 
 
 def plan(

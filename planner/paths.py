@@ -61,10 +61,8 @@ def _grid_router(fabric: Fabric) -> Callable[[int, int], Route]:
         at = source
         for axis in reversed(range(len(shape))):
             size, ahead = shape[axis], (goal[axis] - here[axis]) % shape[axis]
-            if not wraps:
-                step = 1 if goal[axis] > here[axis] else -1
-            else:
-                step = 1 if 2 * ahead <= size else -1
+            up = 2 * ahead <= size if wraps else goal[axis] > here[axis]
+            step = 1 if up else -1
             while here[axis] != goal[axis]:
                 here[axis] = (here[axis] + step) % size
                 after = seat_at(here, shape)

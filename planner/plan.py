@@ -44,6 +44,13 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.bound == self.value
 
 
+def relative_gap(value: Fraction, bound: Fraction, unit: str) -> Fraction:
+    """Return |value - bound| / max(1, |value|); of a value in seconds, usually far below one, relative to itself."""
+    if value == bound:
+        return Fraction(0)
+    return abs(value - bound) / (abs(value) if unit == "s" and value else max(Fraction(1), abs(value)))
+
+
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Status, values and bounds of a plan, and in words where each bound comes from."""
 
@@ -63,16 +70,10 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def gap(self) -> Fraction | None:
-        """|value - bound| / max(1, |value|) of the first asked key that is not closed; 0 when all are; None without bound.
-
-        A value in seconds is usually far below one, so there the gap is relative to the value itself.
-        """
+        """The gap of the first asked key that is not closed; 0 when all are closed; None without a bound."""
         for key in self.keys:
             if key.asked and not key.closed:
-                if key.bound is None:
-                    return None
-                scale = abs(key.value) if key.unit == "s" else max(Fraction(1), abs(key.value))
-                return abs(key.value - key.bound) / scale
+                return None if key.bound is None else relative_gap(key.value, key.bound, key.unit)
         return Fraction(0)
 
     def key(self, name: str) -> Key:

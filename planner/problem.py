@@ -112,7 +112,8 @@ def demands_for(
             )
     found = []
     for name in wanted:
-        size, count = volumes[name] if volumes is not None else (None, 1)
+        volume = volumes[name] if volumes is not None else None
+        size, count = (volume.size, volume.count) if volume is not None else (None, 1)
         if name == "pp":
             demand = Demand(
                 dimension=name, pattern="point-to-point", algorithm=pp, size=size, count=count, direction=direction
@@ -177,15 +178,15 @@ class PlacementProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         pp: Literal["unicast", "multicast"] = "unicast",
         direction: Direction | None = None,
     ) -> PlacementProblem:
-        """Make a problem from names, as the command line does.
+        """Make a problem from names (a fabric's may be a graph file), as the command line does.
 
         ``volumes`` (bytes, "64MiB", or "64MiB*312") replace those of ``workload`` where both are given. ``direction`` is forward,
         unless a workload is given: then gradients go back through the pipeline too.
         """
-        from fabric_plan.planner.catalog import build
+        from fabric_plan.planner.files import load_fabric
         from fabric_plan.planner.workload import workload as find
 
-        fabric = build(fabric) if isinstance(fabric, str) else fabric
+        fabric = load_fabric(fabric) if isinstance(fabric, str) else fabric
         strategy = Strategy.parse(strategy) if isinstance(strategy, str) else strategy
         given = {name: _volume(value) for name, value in (volumes or {}).items()}
         sizes = find(workload).volumes(strategy, given) if workload is not None else given or None

@@ -58,7 +58,7 @@ def parse_time(text: str) -> Fraction:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise InvalidInput(f"{text!r} is not a time: expected a number and a unit, as in 0.7us or 20ns")
-    return Fraction(match["number"]) / 10 ** _SECONDS[match["unit"]]
+    return Fraction(match["number"]) / Fraction(10 ** _SECONDS[match["unit"]])
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 from fabric_plan.planner.errors import InvalidInput, InvalidProblem, suggest
 from fabric_plan.planner.parallelism import Strategy
@@ -23,7 +22,8 @@ ALL_REDUCES_PER_LAYER = 4
 MICROBATCHES = 8
 
 
-class Volume(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Volume:
     """Bytes of all collectives of one group in an iteration together, and how many collectives they are."""
 
     size: Fraction

@@ -15,6 +15,7 @@ free. Values are in the instance's units; where those are rounded down, the boun
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,7 +36,7 @@ class Bound:
 
 def counting(instance: Instance, phase: int) -> Bound:
     """Return the bottleneck-assignment bound of a phase."""
-    workers = _classes([_flows_of(instance, worker, phase) for worker in range(instance.workers)])
+    workers = _classes(_flows(instance, phase))
     seats = _classes([_link_costs(instance, seat) for seat in range(instance.seats)])
     cost = {(w, s): max(_spread(w[0], s[0]), _spread(w[1], s[1])) for w in workers for s in seats}
     values = sorted(set(cost.values()))
@@ -60,21 +61,22 @@ def _classes(keys: Sequence[tuple[Weights, Weights]]) -> dict[tuple[Weights, Wei
     return found
 
 
-def _flows_of(instance: Instance, worker: int, phase: int) -> tuple[Weights, Weights]:
-    """Return the weights of the flows that leave a worker and that enter it, heaviest first."""
-    slots = {worker}
-    for ring in instance.rings:
-        if worker in ring.members:
-            slots.add(ring.first)  # whichever of its slots: each sends one flow and receives one
-    out, into = [], []
+def _flows(instance: Instance, phase: int) -> list[tuple[Weights, Weights]]:
+    """Return for every worker the weights of the flows that leave it and that enter it, heaviest first."""
+    out: list[list[int]] = [[] for _ in range(instance.workers)]
+    into: list[list[int]] = [[] for _ in range(instance.workers)]
     for net in instance.nets:
-        if instance.phase(net.demand) != phase:
-            continue
-        if net.root in slots:
-            out.append(instance.weights[net.demand])
-        if any(slot in slots for slot in net.targets):
-            into.append(instance.weights[net.demand])
-    return tuple(sorted(out, reverse=True)), tuple(sorted(into, reverse=True))
+        if instance.phase(net.demand) == phase and net.root < instance.workers:
+            out[net.root].append(instance.weights[net.demand])
+            for slot in net.targets:
+                into[slot].append(instance.weights[net.demand])
+    for ring in instance.rings:
+        if instance.phase(ring.demand) == phase:
+            # In whatever order, each member sends one flow and receives one.
+            for worker in ring.members:
+                out[worker].append(instance.weights[ring.demand])
+                into[worker].append(instance.weights[ring.demand])
+    return [(tuple(sorted(a, reverse=True)), tuple(sorted(b, reverse=True))) for a, b in zip(out, into, strict=True)]
 
 
 def _link_costs(instance: Instance, seat: int) -> tuple[Weights, Weights]:
@@ -234,7 +236,7 @@ def cut(instance: Instance, phase: int, inside: frozenset[int], name: str, budge
         crossing[side].append((over, weight))
     scale = 1
     for rate in rates:
-        scale = scale * rate.denominator // _gcd(scale, rate.denominator)
+        scale = math.lcm(scale, rate.denominator)
     share = instance.stripes if instance.fabric.routing == "planes" else 1
     top = sum(w for _, w in crossing[0]) * share * max(instance.link_costs) + 1
     largest = model.new_int_var(0, top, "")
@@ -254,18 +256,12 @@ def cut(instance: Instance, phase: int, inside: frozenset[int], name: str, budge
     )
 
 
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a
-
-
 def _flow_ends(instance: Instance, phase: int) -> list[tuple[tuple[int, ...], tuple[int, ...], int]]:
     """Return (workers that may send, workers that may receive, weight) of each flow that must cross a cut between them.
 
     A free ring crosses at least once in each direction when its members lie on both sides.
     """
-    found = []
+    found: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
     for net in instance.nets:
         if instance.phase(net.demand) == phase and net.root < instance.workers:
             found.append(((net.root,), net.targets, instance.weights[net.demand]))

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 from ortools.sat.python import cp_model
 
@@ -34,7 +35,7 @@ MAX_PAIRS = 1_500_000
 """A model with more seat pairs than this is not built: it would not be solved either."""
 
 LinearExpr = cp_model.LinearExpr
-Literal = cp_model.IntVar
+Literal: TypeAlias = cp_model.IntVar
 
 
 class PlacementModel:
@@ -289,12 +290,14 @@ class PlacementModel:
     @property
     def wanted(self) -> list[Literal]:
         """The variables that :meth:`extract` needs: all x, then the arcs of each free ring."""
-        return [literal for row in (*self.x, *self._arcs) for literal in row.values()]
+        seats = [literal for here in self.x for literal in here.values()]
+        return seats + [literal for arcs in self._arcs for literal in arcs.values()]
 
     def extract(self, values: Sequence[int]) -> Solution:
         """Return the solution that values of :attr:`wanted` stand for."""
         value = iter(values)
-        seats = tuple([seat for seat in here if next(value)][0] for here in self.x)
+        # Every value of a row is read, also those after the seat that was taken.
+        seats = tuple([seat for seat in here if next(value)].pop() for here in self.x)
         holder = {seat: worker for worker, seat in enumerate(seats)}
         orders = []
         for ring, arcs in zip(self.instance.rings, self._arcs, strict=True):

@@ -11,6 +11,7 @@ standing with the link in the route; ``unit`` is what one unit is worth (flows, 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -113,14 +114,14 @@ class Instance:
             self.nets += [Net(index, a, (b,)) for group in groups for a in group for b in group if a != b]
         elif demand.algorithm == "unicast":
             for group in groups:
-                pairs = list(zip(group, group[1:], strict=False))
+                pairs = list(itertools.pairwise(group))
                 back = [(b, a) for a, b in pairs] if demand.direction == "both" else []
                 self.nets += [Net(index, a, (b,)) for a, b in pairs + back]
         else:
             for group in groups:
                 if strategy.digit(group[0], "mp"):
                     continue
-                pairs = list(zip(group, group[1:], strict=False))
+                pairs = list(itertools.pairwise(group))
                 back = [(b, a) for a, b in pairs] if demand.direction == "both" else []
                 peers = [k * strategy.stride("mp") for k in range(strategy.size("mp"))]
                 self.nets += [Net(index, a, tuple(b + peer for peer in peers)) for a, b in pairs + back]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXACT_PAIRS = 200_000
 """The whole model is tried up to so many seat pairs (about 36 NPUs); beyond, only neighbourhoods are."""
 
-TABLE_SEATS = 1024
+TABLE_SEATS = 512
 """Local search is left out on fabrics without grid routes that have more seats than this: their table would not fit."""
 
 
@@ -152,8 +152,6 @@ class Search:
     def cut(self, seconds: float) -> None:
         """Bound each phase by cuts of the fabric, the widest first, spending about ``seconds`` over all."""
         for phase in range(self.instance.phases):
-            if self.done:
-                return
             sets = list(bounds.seat_sets(self.instance))[:24]
             each = seconds / self.instance.phases / max(1, len(sets))
             for inside, name in sets:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,8 @@ def from_graph(graph: GraphFile) -> Fabric:
         for end in (link.src, link.dst):
             if end not in position:
                 raise InvalidInput(f"{where}: links[{index}] names node {end}, which is not among the nodes")
+        if not (math.isfinite(link.bw_GBps) and math.isfinite(link.lat_us)):
+            raise InvalidInput(f"{where}: links[{index}]: bw_GBps and lat_us must be finite numbers")
         # Through the shortest decimal that a float prints as, so that 12.5 and 0.7 are what the file says.
         bandwidth = Fraction(repr(link.bw_GBps)) * 10**9
         latency = Fraction(repr(link.lat_us)) / 10**6

@@ -115,10 +115,17 @@ def hops_of(fabric: Fabric, flow: Flow) -> tuple[list[tuple[int, int]], int]:
     return hops, paths
 
 
-def program_for(
-    problem: PlacementProblem, demands: Sequence[Demand], staged: Sequence[Sequence[Stage]]
-) -> tuple[Program, int]:
-    """Return the program of some demands at once, and the largest number of collectives that were merged into one."""
+def hop_count(problem: PlacementProblem, demands: Sequence[Demand], staged: Sequence[Sequence[Stage]]) -> int:
+    """Return how many hops the program of some demands has at least, all collectives merged into one."""
+    total = 0
+    for _, group in zip(demands, staged, strict=True):
+        for stage in group:
+            total += stage.steps * sum(len(hops_of(problem.fabric, flow)[0]) for flow in stage.flows)
+    return total
+
+
+def program_for(problem: PlacementProblem, demands: Sequence[Demand], staged: Sequence[Sequence[Stage]]) -> Program:
+    """Return the program of some demands at once."""
     lowered = [
         [(stage, [hops_of(problem.fabric, flow) for flow in stage.flows]) for stage in group] for group in staged
     ]
@@ -136,13 +143,13 @@ def program_for(
     for demand, size, merge, group in zip(demands, sizes, merged, lowered, strict=True):
         for stage, flows in group:
             before: list[int] = []
-            for _ in range(-(-demand.count // merge) * stage.steps):
+            for _ in range(demand.count // merge * stage.steps):
                 sent = []
                 for index, (hops, paths) in enumerate(flows):
                     needs = [before[k] for k in stage.follows[index]] if before else []
                     sent.append(program.add(hops, int(size * stage.share / paths * scale), needs))
                 before = sent
-    return program, max(merged, default=1)
+    return program
 
 
 def _merge(demand: Demand, group: Sequence[tuple[Stage, Sequence[tuple[list[tuple[int, int]], int]]]]) -> int:

@@ -44,10 +44,12 @@ def seat_faults(plan: PlacementPlan) -> list[str]:
     for worker, seat in enumerate(plan.seats[: strategy.workers]):
         if not 0 <= seat < count:
             faults.append(
-                f"worker {strategy.name(worker)} sits on seat {seat}, which {problem.fabric.name} does not have (0 to {count - 1})"
+                f"seats: worker {strategy.name(worker)} sits on seat {seat}, which {problem.fabric.name} does not have (0 to {count - 1})"
             )
         elif seat in taken:
-            faults.append(f"workers {strategy.name(taken[seat])} and {strategy.name(worker)} both sit on seat {seat}")
+            faults.append(
+                f"seats: workers {strategy.name(taken[seat])} and {strategy.name(worker)} both sit on seat {seat}"
+            )
         else:
             taken[seat] = worker
     return faults
@@ -100,13 +102,10 @@ def simulate(
 def _phase(
     problem: PlacementProblem, name: str, demands: Sequence[Demand], staged: Sequence[Sequence[lowering.Stage]]
 ) -> PhaseReport:
-    program, _ = lowering.program_for(problem, demands, staged)
-    timed = len(program.hop_link) <= MAX_TIMED_HOPS
-    seconds = engine.run(program, problem.fabric.links).seconds if timed else None
-    if all(demand.size is not None for demand in demands):
-        loads = _transmission(problem, program)
-    else:
-        loads = _flows(problem, staged)
+    seconds = None
+    if lowering.hop_count(problem, demands, staged) <= MAX_TIMED_HOPS:
+        seconds = engine.run(lowering.program_for(problem, demands, staged), problem.fabric.links).seconds
+    loads = _loads(problem, demands, staged)
     used = sorted(loads)
     return PhaseReport(
         name=name,
@@ -117,25 +116,25 @@ def _phase(
     )
 
 
-def _transmission(problem: PlacementProblem, program: engine.Program) -> dict[int, Fraction]:
-    """Return the seconds that each link needs for all bytes of a program."""
-    carried: dict[int, int] = {}
-    for link, size in zip(program.hop_link, program.hop_size, strict=True):
-        carried[link] = carried.get(link, 0) + size
-    return {
-        link: Fraction(size, program.scale * problem.fabric.links[link].bandwidth) for link, size in carried.items()
-    }
+def _loads(
+    problem: PlacementProblem, demands: Sequence[Demand], staged: Sequence[Sequence[lowering.Stage]]
+) -> dict[int, Fraction]:
+    """Return the load of each link that carries something.
 
-
-def _flows(problem: PlacementProblem, staged: Sequence[Sequence[lowering.Stage]]) -> dict[int, Fraction]:
-    """Return the flows on each link, per parallel link; a striped flow counts in parts."""
+    Without sizes: flows per parallel link. With sizes: the seconds in which the link sends the bytes of all steps of all
+    collectives. A striped flow counts in parts.
+    """
+    links = problem.fabric.links
     loads: dict[int, Fraction] = {}
-    for group in staged:
+    for demand, group in zip(demands, staged, strict=True):
         for stage in group:
             for flow in stage.flows:
                 hops, paths = lowering.hops_of(problem.fabric, flow)
                 for link, _ in hops:
-                    share = Fraction(1, paths * problem.fabric.links[link].multiplicity)
+                    if demand.size is None:
+                        share = Fraction(1, paths * links[link].multiplicity)
+                    else:
+                        share = demand.size * stage.share * stage.steps / (paths * links[link].bandwidth)
                     loads[link] = loads.get(link, Fraction(0)) + share
     return loads
 
@@ -217,7 +216,7 @@ def report_faults(stated: PlacementReport, found: PlacementReport) -> list[str]:
             )
         if said.seconds != true.seconds:
             faults.append(f"report: {where}: {said.seconds} s are stated, the simulation finds {true.seconds} s")
-        wrong = {link: load for link, load in zip(said.links, said.loads, strict=False)}
+        wrong = dict(zip(said.links, said.loads, strict=False))
         right = dict(zip(true.links, true.loads, strict=True))
         for link in sorted(wrong.keys() | right.keys()):
             if wrong.get(link) != right.get(link):
