@@ -10,39 +10,44 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabric_plan.models.placement.instance import Instance, Solution
+from fabric_plan.models.placement.instance import Instance, Ints, Solution
 from fabric_plan.planner.fabric import coordinates, seat_at
 from fabric_plan.planner.interface import Budget
 
 if TYPE_CHECKING:
-    from fabric_plan.models.placement.kernel import Ints, State
+    from fabric_plan.models.placement.kernel import At
 
 MOVES = 200_000
 """Moves in a slice; between slices the clock and the stop event are looked at."""
 
 
 class Annealer:
-    """Annealing of one instance. A search keeps its state between calls; every call returns the best it saw."""
+    """Annealing of one instance. ``tables`` are views into the one array that the kernel works on (see ``kernel.At``)."""
 
     def __init__(self, instance: Instance, seed: int) -> None:
         self.instance = instance
-        self.state = _state(instance, seed)
-        self._weight = max((instance.weights[net.demand] for net in instance.nets), default=1) * max(
-            instance.link_costs, default=1
-        )
+        self.array, self.at, self.tables = _layout(instance)
+        self._random = np.array([(seed * 0x9E3779B97F4A7C15 + 0x1234567) % 2**64 or 1], dtype=np.uint64)
+        heaviest = max((instance.weights[net.demand] for net in instance.nets), default=1)
+        self._scale = float(heaviest * max(instance.link_costs, default=1) * max(instance.phase_weights))
 
     def load(self, solution: Solution) -> None:
         """Start from a solution."""
-        s, instance = self.state, self.instance
-        s.seat[:] = solution.seats
-        s.holder[:] = -1
-        s.holder[s.seat] = np.arange(instance.workers)
-        s.standing[:] = instance.slot_workers(solution)
-        s.places[:] = -1
+        t, instance = self.tables, self.instance
+        t["seat"][:] = solution.seats
+        t["holder"][:] = -1
+        t["holder"][t["seat"]] = np.arange(instance.workers)
+        t["standing"][:] = instance.slot_workers(solution)
+        t["places"][:] = -1
         filled = [0] * instance.workers
-        for slot, worker in enumerate(s.standing):
-            s.places[worker, filled[worker]] = slot
+        for slot, worker in enumerate(t["standing"]):
+            t["places"][worker * self.at.places_each + filled[worker]] = slot
             filled[worker] += 1
+
+    def shuffle(self, generator: np.random.Generator) -> None:
+        """Start from random seats."""
+        seats = generator.permutation(self.instance.seats)[: self.instance.workers]
+        self.load(self.instance.start([int(x) for x in seats]))
 
     def run(
         self,
@@ -61,102 +66,115 @@ class Annealer:
         """
         from fabric_plan.models.placement import kernel
 
-        s = self.state
-        s.goal[:] = goals
-        excess, hops = kernel.fill(s)
-        scale = float(self._weight * max(self.instance.phase_weights))
+        self.tables["goal"][:] = goals
+        excess, hops = kernel.fill(self.array, self.at)
+        price = hop_price * self._scale
         slices = max(1, moves // MOVES)
-        seat, standing = np.empty_like(s.seat), np.empty_like(s.standing)
         best: tuple[float, Solution, int] | None = None
         started = time.monotonic()
         for part in range(slices):
-            hot, cold = (heat * scale * 20 ** (-k / slices) for k in (part, part + 1))
-            excess, hops, least, fewest, _ = kernel.anneal(
-                s, moves // slices, hot, cold, hop_price * scale, excess, hops, seat, standing
+            hot, cold = (heat * self._scale * 20 ** (-k / slices) for k in (part, part + 1))
+            excess, hops, least, fewest = kernel.anneal(
+                self.array, self.at, self._random, moves // slices, hot, cold, price, excess, hops
             )
-            energy = least + hop_price * scale * fewest
+            energy = least + price * fewest
             if best is None or energy < best[0]:
-                best = energy, self._solution(seat, standing), int(least)
+                best = energy, self._best(), int(least)
             late = time.monotonic() - started > seconds or (budget is not None and budget.left <= 0)
             if late or (least == 0 and hop_price == 0):
                 break
         assert best is not None
         return best[1], best[2]
 
-    def _solution(self, seat: Ints, standing: Ints) -> Solution:
-        orders = tuple(
-            tuple(int(w) for w in standing[ring.first : ring.first + len(ring.members)]) for ring in self.instance.rings
-        )
-        return Solution(tuple(int(x) for x in seat), orders)
-
-    def shuffle(self, generator: np.random.Generator) -> None:
-        """Start from random seats."""
-        instance = self.instance
-        seats = generator.permutation(instance.seats)[: instance.workers]
-        self.load(instance.start([int(x) for x in seats]))
+    def _best(self) -> Solution:
+        standing = self.tables["best_standing"].tolist()
+        orders = tuple(tuple(standing[ring.first : ring.first + len(ring.members)]) for ring in self.instance.rings)
+        return Solution(tuple(self.tables["best_seat"].tolist()), orders)
 
 
-def _state(instance: Instance, seed: int) -> State:
-    from fabric_plan.models.placement.kernel import State
+def _layout(instance: Instance) -> tuple[Ints, At, dict[str, Ints]]:
+    """Return the kernel's array, where each table starts in it, and views of the tables by name."""
+    from fabric_plan.models.placement.kernel import At
 
-    def ints(values: Sequence[int]) -> Ints:
-        return np.array(values, dtype=np.int64)
-
-    def rows(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
-        start = np.zeros(len(lists) + 1, dtype=np.int64)
-        np.cumsum([len(one) for one in lists], out=start[1:])
-        return start, ints([item for one in lists for item in one])
-
+    grid = instance.is_grid
+    shape = instance.fabric.shape if grid else ()
+    links = len(instance.fabric.links)
+    near = _near(instance)
+    sizes = {
+        "workers": instance.workers,
+        "seats": instance.seats,
+        "slots": instance.slots,
+        "nets": len(instance.nets),
+        "phases": instance.phases,
+        "links": links,
+        "axes": len(shape),
+        "wraps": int(instance.fabric.routing == "dimension-order"),
+        "rings": len(instance.rings),
+        "places_each": 1 + len({ring.demand for ring in instance.rings}),
+        "near_each": near.shape[1],
+    }
     touching: list[list[int]] = [[] for _ in range(instance.slots)]
     for index, net in enumerate(instance.nets):
         for slot in dict.fromkeys((net.root, *net.targets)):
             touching[slot].append(index)
-    touch_start, touch = rows(touching)
-    target_start, target = rows([net.targets for net in instance.nets])
-    free_dimensions = len({ring.demand for ring in instance.rings})
-    grid = instance.is_grid
-    empty = ints([])
+    touch_start, touch = _rows(touching)
+    target_start, target = _rows([net.targets for net in instance.nets])
+    empty = np.zeros(0, dtype=np.int64)
     route_start, route_link, route_cost = (empty, empty, empty) if grid else instance.table
-    shape = instance.fabric.shape if grid else ()
-    steps = _steps(instance) if grid else (empty, empty)
-    links = len(instance.fabric.links)
-    return State(
-        seat=np.zeros(instance.workers, dtype=np.int64),
-        holder=np.full(instance.seats, -1, dtype=np.int64),
-        standing=np.zeros(instance.slots, dtype=np.int64),
-        places=np.full((instance.workers, 1 + free_dimensions), -1, dtype=np.int64),
-        touch_start=touch_start,
-        touch=touch,
-        root=ints([net.root for net in instance.nets]),
-        target_start=target_start,
-        target=target,
-        weight=ints([instance.weights[net.demand] for net in instance.nets]),
-        phase=ints([instance.phase(net.demand) for net in instance.nets]),
-        price=ints(instance.phase_weights),
-        load=np.zeros(instance.phases * links, dtype=np.int64),
-        goal=np.zeros(instance.phases, dtype=np.int64),
-        ring_first=ints([ring.first for ring in instance.rings]),
-        ring_size=ints([len(ring.members) for ring in instance.rings]),
-        route_start=route_start,
-        route_link=route_link,
-        route_cost=route_cost,
-        shape=ints(shape),
-        wraps=ints([instance.fabric.routing == "dimension-order"]),
-        place=ints([x for seat in range(instance.seats) for x in coordinates(seat, shape)]) if grid else empty,
-        step_link=steps[0],
-        step_seat=steps[1],
-        link_cost=ints(instance.link_costs),
-        stamp=np.zeros(links, dtype=np.int64),
-        seen=np.zeros(len(instance.nets), dtype=np.int64),
-        journal=np.zeros((2, _journal_length(instance)), dtype=np.int64),
-        near=_near(instance),
-        counter=np.zeros(3, dtype=np.int64),
-        random=np.array([(seed * 0x9E3779B97F4A7C15 + 0x1234567) % 2**64 or 1], dtype=np.uint64),
-    )
+    step_link, step_seat = _steps(instance) if grid else (empty, empty)
+    contents: dict[str, Sequence[int] | Ints] = {
+        "seat": [0] * instance.workers,
+        "holder": [-1] * instance.seats,
+        "standing": [0] * instance.slots,
+        "places": [-1] * (instance.workers * sizes["places_each"]),
+        "touch_start": touch_start,
+        "touch": touch,
+        "root": [net.root for net in instance.nets],
+        "target_start": target_start,
+        "target": target,
+        "weight": [instance.weights[net.demand] for net in instance.nets],
+        "phase": [instance.phase(net.demand) for net in instance.nets],
+        "price": instance.phase_weights,
+        "load": [0] * (instance.phases * links),
+        "goal": [0] * instance.phases,
+        "ring_first": [ring.first for ring in instance.rings],
+        "ring_size": [len(ring.members) for ring in instance.rings],
+        "route_start": route_start,
+        "route_link": route_link,
+        "route_cost": route_cost,
+        "shape": shape,
+        "place": [x for seat in range(instance.seats) for x in coordinates(seat, shape)] if grid else [],
+        "step_link": step_link,
+        "step_seat": step_seat,
+        "link_cost": instance.link_costs,
+        "stamp": [0] * links,
+        "seen": [0] * len(instance.nets),
+        "touched": [0] * len(instance.nets),
+        "journal": np.zeros(2 * _journal_length(instance), dtype=np.int64),
+        "near": near.ravel(),
+        "counter": [0] * 3,
+        "best_seat": [0] * instance.workers,
+        "best_standing": [0] * instance.slots,
+    }
+    starts: dict[str, int] = {}
+    length = 0
+    for name, values in contents.items():
+        starts[name] = length
+        length += len(values)
+    array = np.zeros(length, dtype=np.int64)
+    views = {name: array[starts[name] : starts[name] + len(values)] for name, values in contents.items()}
+    for name, values in contents.items():
+        views[name][:] = values
+    return array, At(**sizes, **starts), views
+
+
+def _rows(lists: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """Return lists in compressed rows: where each starts, and all their items."""
+    return [0, *itertools.accumulate(map(len, lists))], [item for one in lists for item in one]
 
 
 def _steps(instance: Instance) -> tuple[Ints, Ints]:
-    """Return the link from every seat along every axis, down and up, and the seat it leads to; -1 where there is none."""
+    """Return the link from each seat along each axis, down and up, and the seat it leads to; -1 where there is none."""
     shape = instance.fabric.shape
     axes = len(shape)
     between = {(link.source, link.target): index for index, link in enumerate(instance.fabric.links)}
@@ -177,11 +195,7 @@ def _steps(instance: Instance) -> tuple[Ints, Ints]:
 
 def _journal_length(instance: Instance) -> int:
     """Return a bound on the load changes of one move: every net of two workers, off and on, along the longest route."""
-    if instance.is_grid:
-        longest = sum(instance.fabric.shape)
-    else:
-        start = instance.table[0]
-        longest = int(np.diff(start).max(initial=1))
+    longest = sum(instance.fabric.shape) if instance.is_grid else int(np.diff(instance.table[0]).max(initial=1))
     degree: dict[int, int] = {}
     standing = instance.slot_workers(instance.start([0] * instance.workers))
     most = 1
@@ -193,7 +207,7 @@ def _journal_length(instance: Instance) -> int:
 
 
 def _near(instance: Instance, most: int = 24) -> Ints:
-    """Return for every seat those closest to it: within two steps on a grid, else the fewest hops away."""
+    """Return for each seat those closest to it: within two steps on a grid, else the fewest links away."""
     count = min(most, instance.seats - 1) or 1
     found = np.zeros((instance.seats, count), dtype=np.int64)
     shape = instance.fabric.shape if instance.is_grid else ()
@@ -207,10 +221,12 @@ def _near(instance: Instance, most: int = 24) -> Ints:
             if wraps:
                 moved = [[p % side for p, side in zip(one, shape, strict=True)] for one in moved]
             inside = [one for one in moved if all(0 <= p < side for p, side in zip(one, shape, strict=True))]
-            ranked = list(dict.fromkeys(seat_at(one, shape) for one in inside if seat_at(one, shape) != seat)) or [seat]
+            ranked = [other for other in dict.fromkeys(seat_at(one, shape) for one in inside) if other != seat] or [
+                seat
+            ]
         else:
             start = instance.table[0]
             length = np.diff(start[seat * instance.seats : (seat + 1) * instance.seats + 1])
             ranked = [int(s) for s in np.argsort(length, kind="stable") if s != seat][:count] or [seat]
-        found[seat] = [ranked[k % len(ranked)] for k in range(count)] if len(ranked) <= count else ranked[:count]
+        found[seat] = [ranked[k % len(ranked)] for k in range(count)]
     return found

@@ -103,7 +103,8 @@ class PlacementModel:
         if instance.problem.objective != "time":
             return None
         slowest = sum((link.latency for link in instance.fabric.links), Fraction(0))
-        return [self.model.new_int_var(0, instance.wait_units(d, slowest), "") for d in range(len(instance.demands))]
+        self._longest_wait = [instance.wait_units(d, slowest) for d in range(len(instance.demands))]
+        return [self.model.new_int_var(0, most, "") for most in self._longest_wait]
 
     def _add_load(self, demand: int, source: int, target: int, literal: Literal) -> None:
         """Count a unicast flow of ``demand`` from seat to seat wherever ``literal`` holds."""
@@ -245,7 +246,7 @@ class PlacementModel:
         parts = list(self.largest)
         factors = list(instance.phase_weights)
         if self._waits is not None and instance.concurrent:
-            longest = self.model.new_int_var(0, max((w.proto.domain[-1] for w in self._waits), default=0), "")
+            longest = self.model.new_int_var(0, max(self._longest_wait, default=0), "")
             for wait in self._waits:
                 self.model.add(longest >= wait)
             parts.append(longest)
