@@ -127,10 +127,10 @@ def command(
     limits: dict[str, Any] = {"workers": workers} if workers is not None else {}
     budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic, **limits)
     plan = solve(problem, planner, budget, as_json=as_json, quiet=quiet)
-    if output is not None:
-        files.write_plan(plan, output)
     if output != "-":
         show(plan, as_json=as_json, verbose=verbose, stopped=budget.stop.is_set())
+    if output is not None:
+        files.write_plan(plan, output)
 
 
 def solve(problem: PlacementProblem, planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> PlacementPlan:

@@ -169,8 +169,15 @@ def check_writable(path: Path | str) -> None:
         raise InvalidInput(f"{path}: cannot be written: it is a directory")
     if not parent.is_dir():
         raise InvalidInput(f"{path}: cannot be written: there is no directory {parent}")
-    if not os.access(parent if not path.exists() or path.is_file() else path, os.W_OK):
-        raise InvalidInput(f"{path}: cannot be written: permission denied")
+    if path.exists() and not path.is_file():
+        return
+    try:
+        # Permissions alone do not tell: a read-only or special file system refuses even root.
+        handle, probe = tempfile.mkstemp(dir=parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from None
+    os.close(handle)
+    Path(probe).unlink()
 
 
 def _umask() -> int:

@@ -25,6 +25,9 @@ from fabric_plan.planner.interface import Budget
 
 Weights = tuple[int, ...]
 
+IMPOSSIBLE = 1 << 62
+"""The load of a flow at a seat that has no link for it."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -101,7 +104,7 @@ def _spread(flows: Weights, costs: Weights) -> int:
     if not flows:
         return 0
     if not costs:
-        return 1 << 62
+        return IMPOSSIBLE
     if len(flows) <= 8:
         return _spread_exactly(flows, costs)
     # Fractionally: T with sum over links of T / cost = the total weight.

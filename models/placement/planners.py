@@ -145,7 +145,8 @@ class GreedyPlanner(_BaselinePlanner):
 
 def _find_any(search: Search) -> None:
     """Find any placement at all, where every baseline uses a pair of seats that has no path."""
-    if search.can_solve_exactly():
+    search.anneal(runs=12, seconds=search.budget.left / 4)
+    if search.best is None and search.can_solve_exactly():
         search.solve_exactly(seconds=search.budget.left)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from fabric_plan.models.placement import baselines, bounds
@@ -21,11 +22,16 @@ from fabric_plan.planner.interface import Budget, OnProgress, Progress
 from fabric_plan.planner.plan import Baseline
 
 if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
     from fabric_plan.models.placement.anneal import Annealer
     from fabric_plan.models.placement.exact import PlacementModel
 
 EXACT_PAIRS = 200_000
 """The whole model is tried up to so many seat pairs (about 36 NPUs); beyond, only neighbourhoods are."""
+
+CUT_WORKERS = 128
+"""Cuts are tried up to so many workers; beyond, their models end without a useful bound."""
 
 TABLE_SEATS = 512
 """Local search is left out on fabrics without grid routes that have more seats than this: their table would not fit."""
@@ -146,11 +152,15 @@ class Search:
         """Bound each phase by counting at the seats."""
         for phase in range(self.instance.phases):
             found = bounds.counting(self.instance, phase)
+            if found.value >= bounds.IMPOSSIBLE:
+                raise self.infeasible()
             self._raise_phase(phase, found)
         self.report("counting")
 
     def cut(self, seconds: float) -> None:
         """Bound each phase by cuts of the fabric, the widest first, spending about ``seconds`` over all."""
+        if self.instance.workers > CUT_WORKERS:
+            return
         for phase in range(self.instance.phases):
             sets = list(bounds.seat_sets(self.instance))[:24]
             each = seconds / self.instance.phases / max(1, len(sets))
@@ -178,14 +188,18 @@ class Search:
         for run in range(runs):
             if self.done or (not self.budget.deterministic and self.budget.elapsed - started > seconds):
                 return
-            if run % 3 == 2 and self.best is not None:
+            large = self.instance.workers > 200  # random starts are hopeless there
+            if (large or run % 3 == 2) and self.best is not None:
                 annealer.load(self.best)
-                heat = 0.3
+                heat = 0.1 if large else 0.3
             else:
                 annealer.shuffle(self._random)
                 heat = 0.6
             left = math.inf if self.budget.deterministic else seconds - (self.budget.elapsed - started)
-            solution, _ = annealer.run(self.goals(run), moves=moves, heat=heat, budget=self.budget, seconds=left)
+            price = 0.05 if self.value is None else 0.0  # hops count, above all those of missing paths
+            solution, _ = annealer.run(
+                self.goals(run), moves=moves, heat=heat, hop_price=price, budget=self.budget, seconds=left
+            )
             self.offer(solution, "annealing")
             moves = min(2 * moves, 3_000_000) if run % 4 == 3 else moves
 
@@ -278,10 +292,7 @@ class Search:
         if outcome.values is not None:
             self.offer(model.extract(outcome.values), "exact model")
         if outcome.answer is solve.Answer.INFEASIBLE and self.best is None:
-            raise Infeasible(
-                f"no placement of {instance.problem.strategy} on {instance.fabric.name} gives every flow a path",
-                self._core(),
-            )
+            raise self.infeasible()
         if outcome.answer is solve.Answer.INFEASIBLE and self.value is not None:
             # Nothing lies within the loads of the best, not even the best: the hint's loads are its own upper bound.
             raise RuntimeError("the exact model excludes a known solution")
@@ -317,8 +328,23 @@ class Search:
 
         return PlacementModel(self.instance, **options)  # type: ignore[arg-type]
 
-    def _core(self) -> tuple[str, ...]:
-        return tuple(f"{demand.dimension}: {demand.pattern} by {demand.algorithm}" for demand in self.instance.demands)
+    def infeasible(self) -> Infeasible:
+        """Return the error that says which demands no placement can give paths, none of which could be left out."""
+        from fabric_plan.models import solve
+        from fabric_plan.models.placement.exact import PlacementModel
+
+        problem = self.instance.problem
+        demands = {demand.dimension: demand for demand in problem.demands}
+
+        def build(names: frozenset[str]) -> cp_model.CpModel:
+            some = msgspec.structs.replace(problem, demands=tuple(d for d in problem.demands if d.dimension in names))
+            instance = Instance(some)
+            return PlacementModel(instance, caps=[sum(instance.weights) << 40] * instance.phases).model
+
+        core = solve.smallest_core(build, list(demands), self.budget) or tuple(demands)
+        named = tuple(f"{name}: {demands[name].pattern} by {demands[name].algorithm}" for name in core)
+        text = f"no placement of {problem.strategy} on {problem.fabric.name} gives every flow a path"
+        return Infeasible(f"{text}: the fabric has too few seats that reach one another", named)
 
     def neighbourhoods(self, rounds: int, seconds: float) -> None:
         """Improve the best by freeing the workers around a hot link and solving for them alone, again and again."""

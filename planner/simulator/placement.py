@@ -14,7 +14,7 @@ from fabric_plan.planner.simulator.report import PhaseReport, PlacementReport
 if TYPE_CHECKING:
     from fabric_plan.planner.plan import PlacementPlan
 
-MAX_TIMED_HOPS = 2_000_000
+MAX_TIMED_HOPS = 400_000
 """Phases with more hops than this get loads but no simulated time."""
 
 
@@ -86,9 +86,7 @@ def simulate(
     ]
     together = phases[0] if len(phases) == 1 else _phase(problem, "all", problem.demands, staged)
     sized = all(demand.size is not None for demand in problem.demands)
-    hops = sum(
-        len(lowering.hops_of(problem.fabric, flow)[0]) for group in staged for stage in group for flow in stage.flows
-    )
+    hops = sum(len(hops) for group in staged for stage in group for hops, _ in stage.hops)
     return PlacementReport(
         unit="s" if sized and problem.demands else "flows",
         nominal_size=None if sized else lowering.NOMINAL_SIZE,
@@ -103,8 +101,8 @@ def _phase(
     problem: PlacementProblem, name: str, demands: Sequence[Demand], staged: Sequence[Sequence[lowering.Stage]]
 ) -> PhaseReport:
     seconds = None
-    if lowering.hop_count(problem, demands, staged) <= MAX_TIMED_HOPS:
-        seconds = engine.run(lowering.program_for(problem, demands, staged), problem.fabric.links).seconds
+    if lowering.hop_count(staged) <= MAX_TIMED_HOPS:
+        seconds = engine.run(lowering.program_for(demands, staged), problem.fabric.links).seconds
     loads = _loads(problem, demands, staged)
     used = sorted(loads)
     return PhaseReport(
@@ -128,14 +126,14 @@ def _loads(
     loads: dict[int, Fraction] = {}
     for demand, group in zip(demands, staged, strict=True):
         for stage in group:
-            for flow in stage.flows:
-                hops, paths = lowering.hops_of(problem.fabric, flow)
+            amount = Fraction(1) if demand.size is None else demand.size * stage.share * stage.steps
+            crossings: dict[tuple[int, int], int] = {}
+            for hops, paths in stage.hops:
                 for link, _ in hops:
-                    if demand.size is None:
-                        share = Fraction(1, paths * links[link].multiplicity)
-                    else:
-                        share = demand.size * stage.share * stage.steps / (paths * links[link].bandwidth)
-                    loads[link] = loads.get(link, Fraction(0)) + share
+                    crossings[link, paths] = crossings.get((link, paths), 0) + 1
+            for (link, paths), count in crossings.items():
+                rate = links[link].multiplicity if demand.size is None else links[link].bandwidth
+                loads[link] = loads.get(link, Fraction(0)) + count * amount / (paths * rate)
     return loads
 
 
