@@ -6,6 +6,9 @@ good order and keep what it found.
 
 from __future__ import annotations
 
+import functools
+import math
+import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,25 +50,19 @@ class Outcome:
 
 
 class _Watcher(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
-    """Hands solutions on; an exception is kept, the search stopped, and raised by :func:`run`."""
+    """Queues solutions for the main thread: a callback runs on a solver's thread and must be brief."""
 
-    def __init__(
-        self, wanted: Sequence[cp_model.IntVar], on_solution: Callable[[tuple[int, ...]], None] | None
-    ) -> None:
+    def __init__(self, wanted: Sequence[cp_model.IntVar], events: queue.SimpleQueue[Callable[[], None]]) -> None:
         super().__init__()
         self._wanted = wanted
-        self._on_solution = on_solution
-        self.error: BaseException | None = None
+        self._events = events
+        self.on_solution: Callable[[tuple[int, ...]], None] | None = None
 
     def on_solution_callback(self) -> None:
         """Called by the solver, on one of its threads."""
-        if self._on_solution is None:
-            return
-        try:
-            self._on_solution(tuple(int(self.value(variable)) for variable in self._wanted))
-        except BaseException as error:
-            self.error = error
-            self.stop_search()
+        if self.on_solution is not None:
+            values = tuple(int(self.value(variable)) for variable in self._wanted)
+            self._events.put(functools.partial(self.on_solution, values))
 
 
 def run(
@@ -109,9 +106,11 @@ def run(
         model.clear_hints()
         for variable, value in hint:
             model.add_hint(variable, value)
+    events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    watcher = _Watcher(wanted, events)
+    watcher.on_solution = on_solution
     if on_bound is not None:
-        solver.best_bound_callback = lambda bound: on_bound(_ceil(bound))
-    watcher = _Watcher(wanted, on_solution)
+        solver.best_bound_callback = lambda bound: events.put(functools.partial(on_bound, _ceil(bound)))
     done = threading.Event()
     found: list[Any] = []
 
@@ -123,15 +122,25 @@ def run(
 
     thread = threading.Thread(target=work, name="cp-sat", daemon=True)
     thread.start()
-    while not done.wait(_POLL):
-        if budget.stop.is_set():
+    try:
+        while not done.wait(_POLL):
+            _drain(events)
+            if budget.stop.is_set():
+                solver.stop_search()
+        _drain(events)
+    finally:
+        # Whatever was raised here, the solver must not go on behind it.
+        while not done.wait(_POLL):
             solver.stop_search()
-    thread.join()
-    if watcher.error is not None:
-        raise watcher.error
+        thread.join()
     if not found:
         raise RuntimeError("the solver ended without a status")
     return _outcome(model, solver, found[0], wanted)
+
+
+def _drain(events: queue.SimpleQueue[Callable[[], None]]) -> None:
+    while not events.empty():
+        events.get()()
 
 
 def _outcome(
@@ -158,8 +167,6 @@ def _outcome(
 
 def _ceil(bound: float) -> int:
     """Return the smallest whole number that a bound on a whole objective allows, forgiving the last bits of a float."""
-    import math
-
     return math.ceil(bound - max(1e-6, abs(bound) * 1e-12))
 
 

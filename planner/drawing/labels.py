@@ -90,10 +90,10 @@ def hottest(plan: PlacementPlan, phase: str = "all", *, most: int = 3) -> str:
     return f"largest load {load} on {', '.join(names[:most])}{more}"
 
 
-def colour_dimension(strategy: Strategy) -> str:
-    """Return the dimension whose digit colours a worker: pp where it is larger than one, else the slowest that is."""
+def colour_dimension(strategy: Strategy) -> str | None:
+    """Return the dimension whose digit colours a worker: pp, else the slowest of several that are split, else None."""
     split = [name for name in strategy.dimensions if strategy.size(name) > 1]
-    return split[-1] if split else strategy.dimensions[-1]
+    return split[-1] if len(split) > 1 or split == ["pp"] else None
 
 
 def seated(plan: PlacementPlan) -> Mapping[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fabric_plan.planner.drawing.layout import SIDE, Bar, Curve, Layout, Point, Wire, bowed, straight
+from fabric_plan.planner.drawing.layout import SIDE, Bar, Curve, Layout, Point, Wire, bowed, unit
 from fabric_plan.planner.drawing.tiers import Tiers, tiers
 from fabric_plan.planner.fabric import Fabric
 
@@ -19,8 +19,7 @@ _CELL_GAP = 16.0
 _ROW_GAP = 24.0
 _BLOCK_GAP = 36.0
 _SPINE = 26.0
-_LEVEL = 96.0
-_PORT = 26.0
+_LEVEL = (96.0, 300.0)
 
 Rectangle = tuple[float, float, float, float]
 
@@ -41,8 +40,11 @@ class _Layers:
         self.row_bar: dict[int, Rectangle] = {}  # of each seat, the bar over its row
         self.width = 0.0
         self.bottom = 0.0
-        self.top = (max(self.tiers.levels, default=1) - 1) * _LEVEL
+        self.top = 0.0
         self._place_blocks()
+        # Wide fabrics get high levels, so that cables between switches do not run flat.
+        self.level = min(max(_LEVEL[0], self.width * 0.07), _LEVEL[1])
+        self._lower((max(self.tiers.levels, default=1) - 1) * self.level)
         self.ends = self._ends()
         self._place_others()
         self.ports = self._ports()
@@ -59,19 +61,19 @@ class _Layers:
             notes.append("alike switches are drawn as one, each stroke with the largest load of its links")
         if self.tiers.hidden:
             notes.append(f"{self.tiers.hidden} nodes that no route crosses are left out (I/O controllers)")
-        return Layout(
-            self.width, self.bottom, self.cell, tuple(self.seats), wires, tuple(bars), notes=tuple(notes)
-        )
+        bows = [(curve.end[1] + curve.control[1]) / 2 for wire in wires for curve in wire.curves if curve.control]
+        height = max([self.bottom, *bows])
+        return Layout(self.width, height, self.cell, tuple(self.seats), wires, tuple(bars), notes=tuple(notes))
 
     def _place_blocks(self) -> None:
-        x, many = 0.0, len(self.tiers.blocks) > 1
+        x = 0.0
         for block in self.tiers.blocks:
-            columns = _columns(len(block.seats), many)
+            columns = _columns(len(block.seats), len(self.seats))
             left = x + (_SPINE if block.box is not None and len(block.seats) > columns else 0.0)
             width = columns * (self.cell[0] + _CELL_GAP) - _CELL_GAP
             y = self.top
             for start in range(0, len(block.seats), columns):
-                bar = (left, y, width, _BAR)
+                bar = (x, y, left + width - x, _BAR)
                 for column, seat in enumerate(block.seats[start : start + columns]):
                     middle = left + column * (self.cell[0] + _CELL_GAP) + self.cell[0] / 2
                     self.seats[seat] = (middle, y + _BAR + _CABLE + self.cell[1] / 2)
@@ -86,6 +88,17 @@ class _Layers:
                 self.boxes[block.box].append(joint)
             x = left + width + _BLOCK_GAP
         self.width = x - _BLOCK_GAP
+
+    def _lower(self, by: float) -> None:
+        """Move everything down, to make room above."""
+
+        def lowered(one: Rectangle) -> Rectangle:
+            return one[0], one[1] + by, one[2], one[3]
+
+        self.top, self.bottom = self.top + by, self.bottom + by
+        self.seats = [(x, y + by) for x, y in self.seats]
+        self.boxes = {box: [lowered(one) for one in rectangles] for box, rectangles in self.boxes.items()}
+        self.row_bar = {seat: lowered(one) for seat, one in self.row_bar.items()}
 
     def _ends(self) -> dict[tuple[int, int], tuple[int, ...]]:
         """Return the links between every two things that are drawn: seats as they are, boxes as -1 - box."""
@@ -102,29 +115,33 @@ class _Layers:
         free = [box for box in range(len(self.tiers.boxes)) if box not in self.boxes]
         rails = [box for box in free if self.tiers.levels[box] == 1]
         if rails:
-            y = self.bottom + _LEVEL
+            y = self.bottom + self.level
             self._place_row(rails, y)
             self.bottom = y + _BAR
         for level in sorted({self.tiers.levels[box] for box in free} - {1}):
-            self._place_row([box for box in free if self.tiers.levels[box] == level], self.top - (level - 1) * _LEVEL)
+            self._place_row(
+                [box for box in free if self.tiers.levels[box] == level], self.top - (level - 1) * self.level
+            )
 
     def _place_row(self, boxes: Sequence[int], y: float) -> None:
+        """Place boxes side by side, each as wide as what it joins where there is room, so that cables run steeply."""
+        share = (self.width + _BLOCK_GAP) / len(boxes) - _BLOCK_GAP
         wanted = []
         for box in boxes:
-            partners = [self._middle(b) for a, b in self.ends if a == -1 - box and self._is_placed(b)]
-            x = sum(one[0] for one in partners) / len(partners) if partners else self.width / 2
+            partners = [self._middle(b)[0] for a, b in self.ends if a == -1 - box and self._is_placed(b)]
+            left, right = min(partners, default=0.0), max(partners, default=self.width)
+            span = (right - left) * len(partners) / (len(partners) - 1) if len(partners) > 1 else 120.0
             label = 7.2 * len(self.tiers.label(self.fabric, box)) + 24
-            wanted.append((x, box, max(110.0, label, min(_PORT * len(partners), 400.0))))
+            mean = sum(partners) / len(partners) if partners else self.width / 2
+            wanted.append((mean, box, max(min(span, share), label, 60.0)))
         cursor, placed = -math.inf, []
         for x, box, width in sorted(wanted):
             left = max(x - width / 2, cursor)
             placed.append((left, box, width))
             cursor = left + width + _BLOCK_GAP
         # Pushing apart only ever moves to the right: move the row back by what it moved on average.
-        drift = sum(left + width / 2 for left, _, width in placed) / len(placed) - sum(x for x, _, _ in wanted) / len(
-            wanted
-        )
-        shift = max(-drift, -min(left for left, _, _ in placed))
+        drift = sum(left + width / 2 - x for (left, _, width), (x, _, _) in zip(placed, sorted(wanted), strict=True))
+        shift = max(-drift / len(placed), -min(left for left, _, _ in placed))
         for left, box, width in placed:
             self.boxes[box] = [(left + shift, y, width, _BAR)]
             self.width = max(self.width, left + shift + width)
@@ -148,10 +165,8 @@ class _Layers:
         found = {}
         for (a, below), partners in sides.items():
             x, y, width, height = self.boxes[-1 - a][0]
-            step = min(_PORT, (width - 16) / len(partners))
             for index, (_, b) in enumerate(sorted(partners)):
-                offset = (index - (len(partners) - 1) / 2) * step
-                found[a, b] = (x + width / 2 + offset, y + height if below else y)
+                found[a, b] = (x + width * (index + 0.5) / len(partners), y + height if below else y)
         return found
 
     def _own(self, seat: int, box: int) -> bool:
@@ -164,15 +179,19 @@ class _Layers:
         if b >= 0 and self._own(b, a):
             return self._cable(b, up=False)
         if a >= 0 and b >= 0:
-            level = self.seats[a][1] == self.seats[b][1]
-            # In one row, from the bottom of the one cell in a bow to the bottom of the other.
-            bend = 0.3 if self.seats[a][0] > self.seats[b][0] else -0.3
-            return bowed(self.seats[a], self.seats[b], self.cell, -bend if level else 0.18)
+            return self._between_seats(self.seats[a], self.seats[b])
         start, end = self._port(a, b), self._port(b, a)
         if a < 0 and b < 0 and self.tiers.levels[-1 - a] == self.tiers.levels[-1 - b]:
             return bowed(start, end, (0.0, 0.0), 0.25)
-        narrow = (0.0, 0.0)
-        return straight(start, end, narrow, SIDE * 0.8)
+        return _slanted(start, end)
+
+    def _between_seats(self, a: Point, b: Point) -> Curve:
+        """Return the stroke of a direct link: below the row, where no cable is, one direction inside the other."""
+        if a[1] != b[1]:
+            return bowed(a, b, self.cell)
+        y = a[1] + self.cell[1] / 2 + 2
+        depth = 20.0 + 0.14 * abs(a[0] - b[0]) + (16.0 if a[0] < b[0] else 0.0)
+        return Curve((a[0] - SIDE, y), (b[0] + SIDE, y), ((a[0] + b[0]) / 2, y + depth))
 
     def _port(self, a: int, b: int) -> Point:
         """Return where the stroke between ``a`` and ``b`` meets ``a``."""
@@ -190,9 +209,17 @@ class _Layers:
         return Curve((x - SIDE, bar_bottom), (x - SIDE, cell_top))
 
 
-def _columns(count: int, many: bool) -> int:
-    """Return how many NPUs of a block go in a row: few rows, and full ones where that is possible."""
-    if count <= 8:
+def _slanted(start: Point, end: Point) -> Curve:
+    """Return the stroke between two ports on level edges: to the right of its way, yet beginning and ending on them."""
+    way = unit(start, end)
+    aside = -math.copysign(min(SIDE * 0.8 / abs(way[1]), 3 * SIDE), way[1]) if way[1] else 0.0
+    clear = math.copysign(2.0, way[1])
+    return Curve((start[0] + aside, start[1] + clear), (end[0] + aside, end[1] - clear))
+
+
+def _columns(count: int, seats: int) -> int:
+    """Return how many of a block's NPUs go in a row: one row in small fabrics, else few, full where that is possible."""
+    if count <= 4 or (count <= 8 and seats <= 40):
         return count
-    base = math.ceil(math.sqrt(count if many else 2 * count))
+    base = math.ceil(math.sqrt(2 * count if count == seats else count))
     return next((columns for columns in range(base, base + 5) if count % columns == 0), base)

@@ -18,7 +18,7 @@ GAP = 46.0
 SIDE = 5.0
 """How far a stroke lies to the right of the line between the middles of its ends."""
 
-_STUB = 17.0
+_STUB = 19.0
 _CLEAR = 2.0
 _MAX_CIRCLE = 40
 _MAX_LINE = 12
@@ -60,7 +60,10 @@ class Caption:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A whole drawing without loads and workers; ``seats`` are the middles of the seats' cells."""
+    """A whole drawing without loads and workers.
+
+    ``seats`` are the middles of the seats' cells; ``slender`` scales the strokes down where they lie close.
+    """
 
     width: float
     height: float
@@ -70,6 +73,7 @@ class Layout:
     bars: tuple[Bar, ...] = ()
     captions: tuple[Caption, ...] = ()
     notes: tuple[str, ...] = ()
+    slender: float = 1.0
 
 
 def lay_out(fabric: Fabric, longest: int) -> Layout:
@@ -145,7 +149,8 @@ def _grid(fabric: Fabric, cell: tuple[float, float]) -> Layout:
     *leading, rows, columns = shape
     slices = math.prod(leading)
     across = leading[-1] if len(leading) > 1 else slices if slices <= 4 else math.ceil(math.sqrt(slices))
-    pitch = (cell[0] + GAP, cell[1] + GAP)
+    gap = GAP + 16.0 if slices > 1 else GAP  # room for the ends that lead to other slices
+    pitch = (cell[0] + gap, cell[1] + gap)
     top = 26.0 if slices > 1 else 0.0
     room = (columns * pitch[0], rows * pitch[1] + top)
     between = 30.0 if slices > 1 else 0.0
@@ -168,7 +173,8 @@ def _grid(fabric: Fabric, cell: tuple[float, float]) -> Layout:
     )
     used = min(across, slices), math.ceil(slices / across)
     notes = ["short ends at a cell's corners lead to the neighbouring slices"] if slices > 1 else []
-    if any(abs(a - b) == size - 1 > 1 for a, b, size in _moves(fabric)):
+    steps = [_step(shape, ends) for ends in parallel(fabric)]
+    if any(step is not None and step.wraps and step.axis >= len(shape) - 2 for step in steps):
         notes.append("short ends at the rim wrap around")
     return Layout(
         used[0] * (room[0] + between) - between,
@@ -186,33 +192,39 @@ def slice_name(index: int, shape: Sequence[int]) -> str:
     return ",".join([*map(str, coordinates(index, shape[:-2])), "*", "*"])
 
 
-def _moves(fabric: Fabric) -> list[tuple[int, int, int]]:
-    """Return (from, to, size) on every axis along which a link moves."""
-    found = set()
-    for link in fabric.links:
-        ends = (coordinates(link.source, fabric.shape), coordinates(link.target, fabric.shape))
-        found |= {(a, b, size) for a, b, size in zip(*ends, fabric.shape, strict=True) if a != b}
-    return sorted(found)
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A link of a grid to the next position along one axis: forward or not, round the end or not."""
+
+    axis: int
+    forward: bool
+    wraps: bool
+
+
+def _step(shape: Sequence[int], ends: tuple[int, int]) -> _Step | None:
+    """Return the step that a link between two seats makes; None when it is not one, a diagonal for example."""
+    places = coordinates(ends[0], shape), coordinates(ends[1], shape)
+    moved = [axis for axis in range(len(shape)) if places[0][axis] != places[1][axis]]
+    if len(moved) != 1:
+        return None
+    axis = moved[0]
+    delta, last = places[1][axis] - places[0][axis], shape[axis] - 1
+    if abs(delta) == 1:
+        return _Step(axis, delta == 1, False)
+    return _Step(axis, delta < 0, True) if abs(delta) == last else None
 
 
 def _grid_curves(
     shape: Sequence[int], seats: Sequence[Point], ends: tuple[int, int], cell: tuple[float, float]
 ) -> tuple[Curve, ...]:
     a, b = seats[ends[0]], seats[ends[1]]
-    places = coordinates(ends[0], shape), coordinates(ends[1], shape)
-    moved = [axis for axis in range(len(shape)) if places[0][axis] != places[1][axis]]
-    if len(moved) != 1:
+    step = _step(shape, ends)
+    if step is None:
         return (bowed(a, b, cell),)
-    axis = moved[0]
-    delta, last = places[1][axis] - places[0][axis], shape[axis] - 1
-    inside = axis >= len(shape) - 2
-    if inside and abs(delta) == 1:
+    if step.axis >= len(shape) - 2 and not step.wraps:
         return (straight(a, b, cell),)
-    if abs(delta) not in (1, last):
-        return (bowed(a, b, cell),)
-    forward = delta == 1 or (delta == -last and last > 1)
-    way = _way(len(shape) - 1 - axis, cell)
-    way = way if forward else (-way[0], -way[1])
+    x, y = _way(len(shape) - 1 - step.axis, cell)
+    way = (x, y)
     return _stubs(a, b, way, way, cell)
 
 
@@ -261,8 +273,9 @@ def _circle(fabric: Fabric, cell: tuple[float, float]) -> Layout:
     for seat in range(count):
         angle = math.tau * seat / count - math.pi / 2
         seats.append((width / 2 + radius * math.cos(angle), height / 2 + radius * math.sin(angle)))
+    slender = max(0.3, min(1.0, 200 / (1 + len(fabric.links))))
     wires = tuple(
-        Wire(links, (straight(seats[a], seats[b], cell, SIDE * 0.8),))
+        Wire(links, (straight(seats[a], seats[b], cell, SIDE * 0.8 * slender),))
         for (a, b), links in sorted(parallel(fabric).items())
     )
-    return Layout(width, height, cell, tuple(seats), wires)
+    return Layout(width, height, cell, tuple(seats), wires, slender=slender)
