@@ -52,7 +52,12 @@ def _unreachable(fabric: Fabric, source: int, target: int) -> InvalidInput:
 def _grid_router(fabric: Fabric) -> Callable[[int, int], Route]:
     shape = fabric.shape
     wraps = fabric.routing == "dimension-order"
-    link_between = {(link.source, link.target): index for index, link in enumerate(fabric.links)}
+    seat_of = {node: seat for seat, node in enumerate(fabric.seats)}
+    link_between = {
+        (seat_of[link.source], seat_of[link.target]): index
+        for index, link in enumerate(fabric.links)
+        if link.source in seat_of and link.target in seat_of
+    }
 
     @lru_cache(maxsize=_CACHE)
     def route(source: int, target: int) -> Route:

@@ -224,7 +224,7 @@ def _grid_curves(
     if step.axis >= len(shape) - 2 and not step.wraps:
         return (straight(a, b, cell),)
     x, y = _way(len(shape) - 1 - step.axis, cell)
-    way = (x, y)
+    way = (x, y) if step.forward else (-x, -y)
     return _stubs(a, b, way, way, cell)
 
 

@@ -1,0 +1,96 @@
+"""``fabric-plan show``: a plan drawn, in the terminal or into a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import click
+
+from fabric_plan.cli.options import output
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.plan import PlacementPlan
+
+SUFFIXES = (".svg", ".html", ".png")
+
+
+@click.command("show", short_help="Draw a plan: in the terminal, or as SVG, HTML or PNG.")
+@click.argument("plan_file", metavar="PLAN")
+@output("Draw into this file: .svg, .html or .png (- for text on stdout).")
+@click.option(
+    "--phase",
+    default="all",
+    metavar="PHASE",
+    show_default=True,
+    help="Loads of all phases at once, or of one: mp, dp, pp, ...",
+)
+def command(plan_file: str, output: str | None, phase: str) -> None:
+    """Draw a plan file (- for stdin): who sits where, and what the links carry.
+
+    \b
+    Examples:
+      fabric-plan show plan.json
+      fabric-plan show plan.json --phase pp
+      fabric-plan show plan.json -o plan.html
+    """
+    from fabric_plan.planner import files
+
+    suffix = None if output in (None, "-") else PurePath(str(output)).suffix.lower()
+    if suffix is not None and suffix not in SUFFIXES:
+        raise click.UsageError(f"-o {output}: expected a file name that ends in {', '.join(SUFFIXES)}")
+    if output is not None:
+        files.check_writable(output)
+    plan = valid_plan(plan_file)
+    if suffix is None or output is None:
+        _print(plan, phase)
+    else:
+        files.write_atomically(output, _drawn(plan, suffix, phase))
+
+
+def valid_plan(plan_file: str) -> PlacementPlan:
+    """Return the plan of a file, simulated.
+
+    Raises
+    ------
+    InvalidPlan
+        When it is not valid, with the first fault.
+    """
+    from fabric_plan.planner import files, interface
+    from fabric_plan.planner.errors import InvalidPlan
+    from fabric_plan.planner.plan import PlacementPlan
+
+    plan, faults = files.read_plan(plan_file)
+    plan, found = interface.validate(plan)
+    faults += found
+    if faults:
+        more = f" (and {len(faults) - 1} more: fabric-plan validate lists them)" if len(faults) > 1 else ""
+        raise InvalidPlan(f"{plan_file}: not a valid plan: {faults[0]}{more}")
+    if not isinstance(plan, PlacementPlan):
+        raise InvalidPlan(f"{plan_file}: plans of the family {plan.family} cannot be drawn or exported")
+    return plan
+
+
+def _drawn(plan: PlacementPlan, suffix: str, phase: str) -> bytes:
+    from fabric_plan.planner.drawing import page, png, svg
+
+    write = {".svg": svg.write_svg, ".html": page.write_page, ".png": png.write_png}[suffix]
+    return write(plan, phase=phase)
+
+
+def _print(plan: PlacementPlan, phase: str) -> None:
+    import os
+    import shutil
+
+    from fabric_plan.planner.drawing import picture, text
+
+    live = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns if live else 100
+    drawn = text.grid(plan, width=width, phase=phase, styled=live and not os.environ.get("NO_COLOR"))
+    lines = f"{picture.headline(plan)}: {picture.certified(plan)}\n{drawn}"
+    try:
+        lines.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        lines = text.plain(lines).encode("ascii", "replace").decode()
+    click.echo(lines)
