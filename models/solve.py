@@ -159,9 +159,11 @@ def _outcome(
     minimises = model.has_objective()
     values = tuple(int(solver.value(variable)) for variable in wanted) if solved else None
     objective = round(solver.objective_value) if solved and minimises else None
-    bound = _ceil(solver.best_objective_bound) if minimises and answer != Answer.INFEASIBLE else None
-    if bound is not None and answer is Answer.UNKNOWN and solver.wall_time == 0:
-        bound = None
+    bound = None
+    if answer is Answer.OPTIMAL:
+        bound = objective  # not the solver's float, which may be off in its last bits
+    elif minimises and answer is not Answer.INFEASIBLE:
+        bound = _ceil(solver.best_objective_bound)
     return Outcome(answer, values, objective, bound, solver.wall_time)
 
 

@@ -231,7 +231,7 @@ def _sizes(name: str, rest: str, entry: Entry) -> tuple[int, ...]:
         if rest:
             raise InvalidInput(f"fabric {name!r}: {entry.example} takes no size")
         return ()
-    if not re.fullmatch(r"[0-9]+(x[0-9]+)*", rest):
+    if not re.fullmatch(r"[0-9]{1,18}(x[0-9]{1,18}){0,15}", rest):
         raise InvalidInput(f"fabric {name!r}: expected {entry.pattern}, as in {entry.example}")
     sizes = tuple(map(int, rest.split("x")))
     axes = 1 if entry.pattern.endswith(":N") else None

@@ -34,14 +34,15 @@ class Node:
 class Link:
     """A directed link between two node ids.
 
-    ``bandwidth`` is in bytes/s, over all ``multiplicity`` parallel links together; ``latency`` is in seconds.
+    ``bandwidth`` is in bytes/s, over all ``multiplicity`` parallel links together (a fraction is a link slower than the
+    fabric's usual one); ``latency`` is in seconds.
     """
 
     source: int
     target: int
     bandwidth: int
     latency: Fraction
-    multiplicity: int = 1
+    multiplicity: int | Fraction = 1
 
 
 class Fabric:
@@ -116,8 +117,8 @@ class Fabric:
                 raise InvalidInput(f"{where}: the bandwidth must be greater than zero")
             if link.latency < 0:
                 raise InvalidInput(f"{where}: the latency must not be negative")
-            if link.multiplicity < 1:
-                raise InvalidInput(f"{where}: the number of parallel links must be at least 1")
+            if link.multiplicity <= 0:
+                raise InvalidInput(f"{where}: the number of parallel links must be greater than zero")
         if not self.seats:
             raise InvalidInput(f"fabric {self.name}: it has no NPU, so nothing can be placed on it")
 
@@ -173,8 +174,7 @@ class Fabric:
     @cached_property
     def seat_symmetries(self) -> tuple[tuple[int, ...], ...]:
         """The generators of :attr:`symmetries`, as permutations of seats."""
-        seat_of = {node: seat for seat, node in enumerate(self.seats)}
-        return tuple(tuple(seat_of[image[node]] for node in self.seats) for image in self.symmetries)
+        return tuple(tuple(self.seat_of[image[node]] for node in self.seats) for image in self.symmetries)
 
     @cached_property
     def seat_orbits(self) -> tuple[int, ...]:
@@ -194,8 +194,13 @@ class Fabric:
 
     def _node_name(self, node: int) -> str:
         if self.shape and self.nodes[node].kind == "npu":
-            return "(" + ",".join(map(str, coordinates(node, self.shape))) + ")"
+            return f"({self.seat_name(self.seat_of[node])})"
         return self.nodes[node].name
+
+    @cached_property
+    def seat_of(self) -> dict[int, int]:
+        """The seat of each NPU node (the inverse of :attr:`seats`)."""
+        return {node: seat for seat, node in enumerate(self.seats)}
 
 
 def orbits(count: int, generators: Sequence[Sequence[int]]) -> tuple[int, ...]:

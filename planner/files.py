@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+import zlib
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,7 +81,10 @@ def _decode_hook(kind: type, value: Any) -> Any:
     if kind is Fabric:
         if isinstance(value, str):
             return build(value)
-        return graph_json.from_graph(msgspec.convert(value, graph_json.GraphFile))
+        try:
+            return graph_json.from_graph(msgspec.convert(value, graph_json.GraphFile))
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a graph: {error}") from None  # a plain error, so that its path is told
     raise NotImplementedError(kind)
 
 
@@ -101,7 +105,7 @@ def read_bytes(path: Path | str, limit: int = MAX_BYTES) -> bytes:
         else:
             with Path(path).open("rb") as stream:
                 data = stream.read(limit + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidInput(f"{path}: cannot be read: {reason}") from None
     if len(data) > limit:
@@ -227,7 +231,7 @@ def parse_plan(data: bytes, where: str) -> tuple[PlacementPlan, list[str]]:
     document = _document(data, where, PLAN_SCHEMA)
     kinds = {"placement": PlacementPlan}
     family = document.pop("family", None)
-    if family not in kinds:
+    if not isinstance(family, str) or family not in kinds:
         raise InvalidPlan(f"{where}: family {family!r}: expected {', '.join(kinds)}")
     stated = document.pop("digest", None)
     if not isinstance(stated, str):
@@ -259,7 +263,7 @@ def parse_problem(data: bytes, where: str) -> Problem:
     }
     document = _document(data, where, PROBLEM_SCHEMA)
     family = document.pop("family", None)
-    if family not in kinds:
+    if not isinstance(family, str) or family not in kinds:
         raise InvalidInput(f"{where}: family {family!r}: expected {', '.join(kinds)}")
     try:
         return decode(document, kinds[family])

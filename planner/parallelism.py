@@ -20,7 +20,7 @@ DIMENSIONS = ("mp", "cp", "ep", "dp", "pp")
 MAX_WORKERS = 1_048_576
 
 _ALIASES = {"tp": "mp", "mp": "mp", "cp": "cp", "ep": "ep", "dp": "dp", "pp": "pp"}
-_TERM = re.compile(r"([A-Za-z]+)\s*(?:\(\s*([0-9]+)\s*\)|=?\s*([0-9]+))")
+_TERM = re.compile(r"([A-Za-z]+)\s*(?:\(\s*([0-9]{1,18})\s*\)|=?\s*([0-9]{1,18}))")
 _EXPECTED = "expected dimensions with their sizes, as in MP3-DP3-PP2, MP(3)_DP(3)_PP(2) or tp3,dp3,pp2"
 
 

@@ -52,7 +52,7 @@ def _unreachable(fabric: Fabric, source: int, target: int) -> InvalidInput:
 def _grid_router(fabric: Fabric) -> Callable[[int, int], Route]:
     shape = fabric.shape
     wraps = fabric.routing == "dimension-order"
-    seat_of = {node: seat for seat, node in enumerate(fabric.seats)}
+    seat_of = fabric.seat_of
     link_between = {
         (seat_of[link.source], seat_of[link.target]): index
         for index, link in enumerate(fabric.links)

@@ -10,7 +10,8 @@ from fractions import Fraction
 
 from fabric_plan.planner.errors import InvalidInput
 
-_NUMBER = r"(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
+# No longer than any real figure, so that nothing absurd is ever computed exactly.
+_NUMBER = r"(?P<number>[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?|\.[0-9]{1,30})"
 _SIZE = re.compile(_NUMBER + r"\s*(?P<prefix>[kKMGTP]i?)?(?P<unit>[Bb])?")
 _TIME = re.compile(_NUMBER + r"\s*(?P<unit>ps|ns|us|µs|ms|s)?")
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
@@ -68,8 +69,10 @@ def _number(value: float) -> str:
 def format_size(size: Fraction | int) -> str:
     """Return a size in bytes for a reader: a binary unit where it is exact, else a decimal one."""
     for unit, scale in _BINARY_STEPS:
-        if size >= scale and (Fraction(size) / scale * 8).denominator == 1:
-            return f"{_number(float(size / Fraction(scale)))}{unit}"
+        if size >= scale:
+            if (Fraction(size) / scale * 8).denominator == 1:
+                return f"{_number(float(size / Fraction(scale)))}{unit}"
+            break
     for unit, scale in _DECIMAL_STEPS:
         if size >= scale:
             return f"{_number(float(size / Fraction(scale)))}{unit}"

@@ -8,6 +8,7 @@ traffic of one all-reduce), and the activations of all samples across each borde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,10 +33,10 @@ class Volume:
     @classmethod
     def parse(cls, text: str) -> Volume:
         """Read ``64MiB``, or ``64MiB*312`` for 312 collectives of 64 MiB each."""
-        size, _, count = text.partition("*")
-        if count and not (count.strip().isdigit() and int(count) > 0):
+        size, star, count = text.partition("*")
+        if star and not re.fullmatch(r"\s*0*[1-9][0-9]{0,8}\s*", count, re.ASCII):
             raise InvalidInput(f"volume {text!r}: cannot read {count!r}: expected a size and a count, as in 64MiB*312")
-        times = int(count) if count else 1
+        times = int(count) if star else 1
         return cls(parse_size(size) * times, times)
 
 

@@ -180,7 +180,7 @@ def seat_sets(instance: Instance) -> Iterator[tuple[frozenset[int], str]]:
                 inside = frozenset(s for s in range(instance.seats) if coordinates(s, fabric.shape)[axis] < width)
                 yield inside, f"the first {width} {axis_name[axis]}{'s' if width > 1 else ''}"
         return
-    seat_of = {node: seat for seat, node in enumerate(fabric.seats)}
+    seat_of = fabric.seat_of
     seen: set[frozenset[int]] = set()
     for switch, node in enumerate(fabric.nodes):
         if node.kind != "switch":

@@ -5,8 +5,8 @@ slot of its own, and in one position slot of each of its groups whose ring order
 worker stands in which of its slots.
 
 Loads are counted in whole units. The load that a net of demand d puts on a link is ``weight[d] * cost`` units, ``cost``
-standing with the link in the route; ``unit`` is what one unit is worth (flows, or seconds). Where exact units would pass
-64 bits they are rounded down, ``exact`` is False, and values in units are lower bounds of the true ones.
+standing with the link in the route; ``unit`` is what one unit is worth (flows, or seconds). Where the solver's sums would
+pass 61 bits they are rounded down, ``exact`` is False, and values in units are lower bounds of the true ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ Rings = dict[str, tuple[tuple[int, ...], ...]]
 MAX_TABLE_SEATS = 600
 """Up to so many seats all routes are kept in a table; grids beyond it walk their routes."""
 
-_UNIT_BITS = 56
+_SUM_BITS = 61
+"""The solver adds up, in 64 bits, every variable that could load a link: a net's weight once for each pair of seats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class Instance:
         self.seconds = sized
         links = self.fabric.links
         self.stripes = _stripes(self.fabric)
-        costs = [Fraction(1, self.stripes * (link.bandwidth if sized else link.multiplicity)) for link in links]
+        costs = [1 / Fraction(self.stripes * (link.bandwidth if sized else link.multiplicity)) for link in links]
         amounts = [self._amount(demand) if sized else Fraction(1) for demand in self.demands]
         waits = self._wait_weights() if self.problem.objective == "time" else []
         cost_unit = _common_unit(costs)
@@ -173,10 +174,9 @@ class Instance:
             finer = _common_unit([unit, *waits])
             amount_unit *= finer / unit
             unit = finer
-        total = sum(amounts, Fraction(0)) * max(costs, default=Fraction(1)) * self.stripes * max(
-            1, len(self.nets)
-        ) + sum(waits, Fraction(0))
-        self.exact = self.unbounded or total / unit < 1 << _UNIT_BITS
+        largest = sum((amounts[net.demand] for net in self.nets), Fraction(0)) * max(costs, default=Fraction(1))
+        total = largest * self.stripes + sum(waits, Fraction(0))
+        self.exact = self.unbounded or total / unit * self.seats**2 < 1 << _SUM_BITS
         if not self.exact:
             cost_unit = max(costs) / (1 << 20)
             amount_unit = max(amounts) / (1 << 20)

@@ -97,7 +97,7 @@ def _neighbourhood(
                 route = instance.route(solution.seats[source], solution.seats[standing[slot]]) or ()
                 if any(crossed == link for crossed, _ in route):
                     guilty |= {source, standing[slot]}
-    seat_of = {node: seat for seat, node in enumerate(instance.fabric.seats)}
+    seat_of = instance.fabric.seat_of
     ends = instance.fabric.links[link]
     anchors = [seat_of[node] for node in (ends.source, ends.target) if node in seat_of] or [solution.seats[min(guilty)]]
     near = sorted(

@@ -296,11 +296,12 @@ class Search:
         if outcome.answer is solve.Answer.INFEASIBLE and self.value is not None:
             # Nothing lies within the loads of the best, not even the best: the hint's loads are its own upper bound.
             raise RuntimeError("the exact model excludes a known solution")
-        if outcome.bound is not None:
-            self.raise_bound(
-                outcome.bound,
-                f"CP-SAT: no placement has a smaller objective than {_show(outcome.bound * instance.unit)}",
-            )
+        bound = outcome.bound
+        if outcome.answer is solve.Answer.OPTIMAL and self.value is not None:
+            bound = self.value.objective  # whole, where the solver reports a float
+        if bound is not None:
+            shown = _show(bound * instance.unit)
+            self.raise_bound(bound, f"CP-SAT: no placement has a smaller objective than {shown}")
 
     def _upper(self) -> list[int] | None:
         """Return loads that no better solution exceeds: the objective less the other phases' bounds."""

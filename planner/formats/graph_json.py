@@ -1,12 +1,13 @@
 """Plain graph files: ``{"name", "note", "nodes": [{"id", "kind"}], "links": [{"src", "dst", "cap", "bw_GBps", "lat_us"}]}``.
 
-``bw_GBps`` (1e9 bytes/s) is the total over ``cap`` parallel links. A node's kind is gpu (or npu), switch or io. Optional:
-``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; shortest otherwise), ``"shape"`` and a node's ``"name"``.
+``bw_GBps`` (1e9 bytes/s) is the total over ``cap`` parallel links. A node's kind is gpu (or npu), switch or io. ``lat_us`` may be a fraction in a
+string, "1/3". Optional: ``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; shortest otherwise), ``"shape"`` and a node's ``"name"``.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ class GraphLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     src: int
     dst: int
     bw_GBps: float  # noqa: N815 (the file's own spelling)
-    cap: int = 1
-    lat_us: float = 0.0
+    cap: float | str = 1
+    lat_us: float | str = 0.0
 
 
 class GraphFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -74,14 +75,24 @@ def from_graph(graph: GraphFile) -> Fabric:
         for end in (link.src, link.dst):
             if end not in position:
                 raise InvalidInput(f"{where}: links[{index}] names node {end}, which is not among the nodes")
-        if not (math.isfinite(link.bw_GBps) and math.isfinite(link.lat_us)):
-            raise InvalidInput(f"{where}: links[{index}]: bw_GBps and lat_us must be finite numbers")
-        # Through the shortest decimal that a float prints as, so that 12.5 and 0.7 are what the file says.
-        bandwidth = Fraction(repr(link.bw_GBps)) * 10**9
-        latency = Fraction(repr(link.lat_us)) / 10**6
-        links.append(Link(position[link.src], position[link.dst], round(bandwidth), latency, link.cap))
+        bandwidth = _exact(f"{where}: links[{index}].bw_GBps", link.bw_GBps) * 10**9
+        latency = _exact(f"{where}: links[{index}].lat_us", link.lat_us) / 10**6
+        parallel = _exact(f"{where}: links[{index}].cap", link.cap)
+        ends = position[link.src], position[link.dst]
+        links.append(Link(*ends, round(bandwidth), latency, int(parallel) if parallel.denominator == 1 else parallel))
     _check_grid(where, graph, sum(node.kind == "npu" for node in nodes))
     return Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note)
+
+
+def _exact(where: str, value: float | str) -> Fraction:
+    """Return a number as the file means it: through the shortest decimal that a float prints as (12.5, 0.7)."""
+    if isinstance(value, str):
+        if not re.fullmatch(r"[0-9]{1,40}(/[1-9][0-9]{0,39})?", value, re.ASCII):
+            raise InvalidInput(f'{where}: expected a number, or a fraction as in "1/3", got {value!r}')
+        return Fraction(value)
+    if not math.isfinite(value) or abs(value) > 1e15:
+        raise InvalidInput(f"{where}: {value} is not a number that a link can have")
+    return Fraction(repr(value))
 
 
 def _check_grid(where: str, graph: GraphFile, npus: int) -> None:
@@ -108,15 +119,22 @@ def to_graph(fabric: Fabric) -> GraphFile:
             GraphLink(
                 src=link.source,
                 dst=link.target,
-                cap=link.multiplicity,
+                cap=_plain(Fraction(link.multiplicity)),
                 bw_GBps=link.bandwidth / 1e9,
-                lat_us=float(link.latency * 10**6),
+                lat_us=_plain(link.latency * 10**6),
             )
             for link in fabric.links
         ],
         routing=fabric.routing,
         shape=list(fabric.shape),
     )
+
+
+def _plain(value: Fraction) -> float | str:
+    """Return a float where that says the same, else the fraction itself."""
+    if value.denominator == 1 and value < 2**53:
+        return int(value)
+    return float(value) if Fraction(repr(float(value))) == value else str(value)
 
 
 def read_graph(path: Path) -> Fabric:

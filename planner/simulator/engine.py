@@ -21,6 +21,8 @@ from fabric_plan.planner.fabric import Link
 
 DISCIPLINE = "fifo, store-and-forward"
 
+_ARRIVED, _READY = 0, 1
+
 
 @dataclass(slots=True)
 class Program:
@@ -111,23 +113,24 @@ def run(program: Program, links: Sequence[Link]) -> Timeline:
     finish = [-1] * len(program)
     free = dict.fromkeys(used, 0)
     busy = [0] * len(links)
-    # Events: a hop that becomes ready, or (hop = -1) a transfer whose last hop has arrived.
-    queue: list[tuple[int, int, int]] = []
+    # Events (time, kind, transfer, hop): first the transfers whose last hop has arrived, which may set others free at
+    # the same time; then the hops that are ready, by number.
+    queue: list[tuple[int, int, int, int]] = []
 
     def begin(transfer: int, now: int) -> None:
         if pending[transfer] == 0:
-            heapq.heappush(queue, (now, transfer, -1))
+            heapq.heappush(queue, (now, _ARRIVED, transfer, -1))
         for hop in range(program.hop_start[transfer], program.hop_start[transfer + 1]):
             if program.hop_parent[hop] < 0:
-                heapq.heappush(queue, (now, transfer, hop))
+                heapq.heappush(queue, (now, _READY, transfer, hop))
 
     last = [0] * len(program)
     for transfer in range(len(program)):
         if waiting[transfer] == 0:
             begin(transfer, 0)
     while queue:
-        now, transfer, hop = heapq.heappop(queue)
-        if hop < 0:
+        now, kind, transfer, hop = heapq.heappop(queue)
+        if kind == _ARRIVED:
             finish[transfer] = now
             for after in dependents[transfer]:
                 waiting[after] -= 1
@@ -141,11 +144,11 @@ def run(program: Program, links: Sequence[Link]) -> Timeline:
         busy[link] += length
         arrival = start + length + latency[link]
         for child in children[hop]:
-            heapq.heappush(queue, (arrival, transfer, child))
+            heapq.heappush(queue, (arrival, _READY, transfer, child))
         last[transfer] = max(last[transfer], arrival)
         pending[transfer] -= 1
         if pending[transfer] == 0:
-            heapq.heappush(queue, (last[transfer], transfer, -1))
+            heapq.heappush(queue, (last[transfer], _ARRIVED, transfer, -1))
     stuck = next((transfer for transfer, end in enumerate(finish) if end < 0), None)
     if stuck is not None:
         raise InvalidInput(f"transfer {stuck} can never start: its dependencies form a cycle")

@@ -177,12 +177,19 @@ def certificate_faults(plan: PlacementPlan, report: PlacementReport) -> list[str
     certificate = plan.certificate
     values = objective_values(plan.problem, report, plan.seats, plan.rings)
     faults = []
-    if not certificate.keys or certificate.keys[0].name != plan.problem.objective:
-        return [f"certificate: its first key must be the objective, {plan.problem.objective}"]
+    if not certificate.keys or certificate.keys[0].name != plan.problem.objective or not certificate.keys[0].asked:
+        return [f"certificate: its first key must be the objective, {plan.problem.objective}, and asked for"]
+    names = [key.name for key in certificate.keys]
+    faults += [f"certificate: {name} is stated twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    if certificate.status not in ("optimal", "feasible"):
+        faults.append(f"certificate: status {certificate.status.value}, but here is a placement")
     for key in certificate.keys:
         if key.name not in values:
             faults.append(f"certificate: unknown key {key.name!r}")
             continue
+        unit = "links" if key.name == "hops" else report.unit
+        if key.unit != unit:
+            faults.append(f"certificate: {key.name} is stated in {key.unit}, it is in {unit}")
         if key.value != values[key.name]:
             faults.append(f"certificate: {key.name} is stated as {key.value}, the simulation finds {values[key.name]}")
         if key.bound is not None and key.bound > values[key.name]:
