@@ -127,6 +127,10 @@ def command(
     limits: dict[str, Any] = {"workers": workers} if workers is not None else {}
     budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic, **limits)
     plan = solve(problem, planner, budget, as_json=as_json, quiet=quiet)
+    if deterministic and budget.elapsed >= budget.seconds:
+        click.echo(
+            "fabric-plan: warning: the wall limit ended this run, so it may not repeat: raise --time-limit", err=True
+        )
     if output != "-":
         show(plan, as_json=as_json, verbose=verbose, stopped=budget.stop.is_set())
     if output is not None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import math
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabric_plan.models.allowance import Allowance
 from fabric_plan.models.placement.instance import Instance, Ints, Solution
 from fabric_plan.planner.fabric import coordinates, seat_at
-from fabric_plan.planner.interface import Budget
 
 if TYPE_CHECKING:
     from fabric_plan.models.placement.kernel import At
 
 MOVES = 200_000
 """Moves in a slice; between slices the clock and the stop event are looked at."""
+
+MOVES_PER_SECOND = 400_000
+"""What a second of a deterministic budget buys: less than a current core does on 20 to 100 NPUs."""
 
 
 class Annealer:
@@ -56,13 +57,12 @@ class Annealer:
         moves: int = MOVES,
         heat: float = 0.6,
         hop_price: float = 0.0,
-        budget: Budget | None = None,
-        seconds: float = math.inf,
-    ) -> tuple[Solution, int]:
-        """Anneal once towards the loads ``goals`` of the phases; return the best solution and its excess over them.
+        allowance: Allowance | None = None,
+    ) -> Solution:
+        """Anneal once towards the loads ``goals`` of the phases; return the solution of least excess over them.
 
         ``heat`` is the starting temperature as a part of the heaviest flow's load on a link; it falls to a twentieth.
-        Zero heat is a descent. The run is made in slices, between which the budget is looked at.
+        Zero heat is a descent. The run is made in slices, between which the allowance is looked at.
         """
         from fabric_plan.models.placement import kernel
 
@@ -70,8 +70,7 @@ class Annealer:
         excess, hops = kernel.fill(self.array, self.at)
         price = hop_price * self._scale
         slices = max(1, moves // MOVES)
-        best: tuple[float, Solution, int] | None = None
-        started = time.monotonic()
+        best: tuple[float, Solution] | None = None
         for part in range(slices):
             hot, cold = (heat * self._scale * 20 ** (-k / slices) for k in (part, part + 1))
             excess, hops, least, fewest = kernel.anneal(
@@ -79,12 +78,13 @@ class Annealer:
             )
             energy = least + price * fewest
             if best is None or energy < best[0]:
-                best = energy, self._best(), int(least)
-            late = time.monotonic() - started > seconds or (budget is not None and budget.left <= 0)
-            if late or (least == 0 and hop_price == 0):
+                best = energy, self._best()
+            if allowance is not None:
+                allowance.charge(moves / slices / MOVES_PER_SECOND)
+            if (allowance is not None and allowance.left <= 0) or (least == 0 and hop_price == 0):
                 break
         assert best is not None
-        return best[1], best[2]
+        return best[1]
 
     def _best(self) -> Solution:
         standing = self.tables["best_standing"].tolist()

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from fabric_plan.models.allowance import Allowance
 from fabric_plan.models.placement.instance import Instance
 from fabric_plan.planner.interface import Budget
 
@@ -212,8 +213,10 @@ def _leaving(instance: Instance, inside: frozenset[int]) -> tuple[list[int], lis
     return out, into
 
 
-def cut(instance: Instance, phase: int, inside: frozenset[int], name: str, budget: Budget, seconds: float) -> Bound:
-    """Return the bound of one cut, proved by a small model within ``seconds``."""
+def cut(
+    instance: Instance, phase: int, inside: frozenset[int], name: str, budget: Budget, allowance: Allowance
+) -> Bound:
+    """Return the bound of one cut, proved by a small model within an allowance."""
     from ortools.sat.python import cp_model
 
     from fabric_plan.models import solve
@@ -249,7 +252,8 @@ def cut(instance: Instance, phase: int, inside: frozenset[int], name: str, budge
         total = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w * scale * share for _, w in terms])
         model.add(total <= int(rate * scale) * largest)
     model.minimize(largest)
-    outcome = solve.run(model, budget, seconds=seconds)
+    outcome = solve.run(model, budget, seconds=allowance.left)
+    allowance.charge(outcome.work)
     if outcome.answer is solve.Answer.INFEASIBLE:
         # The flows cannot cross at all although some must: no placement works, which the exact model says properly.
         return Bound(0, "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabric_plan.models import solve
+from fabric_plan.models.allowance import Allowance
 from fabric_plan.models.placement.exact import PlacementModel
 from fabric_plan.models.placement.instance import Instance, Solution
 
@@ -15,21 +17,24 @@ if TYPE_CHECKING:
     from fabric_plan.models.placement.search import Search
 
 SECONDS = 3.0
-"""Of one neighbourhood."""
+"""Of one neighbourhood, at most."""
+
+OVERHEAD = 0.1
+"""What a neighbourhood is charged for building its model, in deterministic runs."""
 
 
-def improve(search: Search, rounds: int, seconds: float) -> None:
+def improve(search: Search, allowance: Allowance) -> None:
     """Free the workers around hot links, minimise the excess over the search's goals, and keep what is no worse."""
     if search.best is None:
         return
     instance, budget = search.instance, search.budget
     random = np.random.default_rng(budget.seed + 1)
-    started = budget.elapsed
     current = search.best
     size = 7
-    for turn in range(rounds):
-        if search.done or (not budget.deterministic and budget.elapsed - started > seconds):
+    for turn in itertools.count():
+        if search.done or allowance.left <= 0:
             return
+        allowance.charge(OVERHEAD)
         goals = search.goals(1)
         loads = link_loads(instance, current)
         before = _excess(instance, loads, goals)
@@ -39,7 +44,9 @@ def improve(search: Search, rounds: int, seconds: float) -> None:
             continue
         domains = _neighbourhood(instance, current, loads, goals, size, random)
         model = PlacementModel(instance, goals=goals, domains=domains)
-        outcome = solve.run(model.model, budget, wanted=model.wanted, seconds=SECONDS, hint=model.hint(current))
+        seconds = min(SECONDS, allowance.left)
+        outcome = solve.run(model.model, budget, wanted=model.wanted, seconds=seconds, hint=model.hint(current))
+        allowance.charge(outcome.work)
         if outcome.values is not None:
             offer = model.extract(outcome.values)
             after = _excess(instance, link_loads(instance, offer), goals)

@@ -16,7 +16,11 @@ from fabric_plan.planner.problem import PlacementProblem
 SMALL_SEATS = 24
 """Up to so many NPUs the whole exact model gets what annealing leaves of the budget at once."""
 
+NEIGHBOURHOOD_SEATS = 1024
+"""Beyond, building even a neighbourhood takes longer than annealing gains."""
+
 TIE_SECONDS = 1.5
+"""For breaking ties by hops, which claims nothing."""
 
 
 class _PlacementPlanner:
@@ -45,29 +49,24 @@ class AutoPlanner(_PlacementPlanner):
 
     def steps(self, search: Search) -> None:
         """Baselines, counting, annealing; then cuts, and the exact model if the gap is still open."""
-        budget = search.budget
+        allowance = search.allowance
         search.run_baselines()
         search.count()
         if search.best is None:
             _find_any(search)
-        if not search.done:
-            search.anneal(runs=12, seconds=min(4.0, budget.left / 4))
-        if not search.done:
-            search.cut(seconds=min(6.0, budget.left / 6))
-        if not search.done and search.instance.seats <= SMALL_SEATS and search.can_solve_exactly():
-            search.solve_exactly(seconds=budget.left - 0.2)
-        turn = 0
-        while not search.done and search.annealer is not None and (not budget.deterministic or turn < 2):
-            share = budget.left / 4
-            search.anneal(runs=12 if budget.deterministic else 10**6, seconds=share)
-            if search.instance.seats <= 1024:
-                search.neighbourhoods(rounds=12 if budget.deterministic else 10**6, seconds=share)
-            if turn == 0 and search.can_solve_exactly():
-                search.solve_exactly(seconds=budget.left / 2)
-            if budget.left < 1:
-                break
-            turn += 1
-        search.break_ties(runs=6, seconds=TIE_SECONDS)
+        search.anneal(allowance.share(1 / 4, most=4.0))
+        search.cut(allowance.share(1 / 6, most=6.0))
+        if search.instance.seats <= SMALL_SEATS and search.can_solve_exactly():
+            search.solve_exactly(allowance.share(1.0))
+        exact = search.can_solve_exactly()
+        while not search.done and search.annealer is not None and allowance.left > 1.0:
+            search.anneal(allowance.share(1 / 4))
+            if search.instance.seats <= NEIGHBOURHOOD_SEATS:
+                search.neighbourhoods(allowance.share(1 / 3))
+            if exact:
+                search.solve_exactly(allowance.share(1 / 2))
+                exact = False
+        search.break_ties(allowance.share(1.0, most=TIE_SECONDS))
 
 
 class ExactPlanner(_PlacementPlanner):
@@ -82,7 +81,7 @@ class ExactPlanner(_PlacementPlanner):
         if search.best is None:
             _find_any(search)
         if not search.done:
-            search.solve_exactly(seconds=search.budget.left)
+            search.solve_exactly(search.allowance)
 
 
 class AnnealPlanner(_PlacementPlanner):
@@ -94,9 +93,8 @@ class AnnealPlanner(_PlacementPlanner):
         """Baselines, counting, then annealing."""
         search.run_baselines()
         search.count()
-        if not search.done:
-            search.anneal(runs=24 if search.budget.deterministic else 10**6, seconds=search.budget.left)
-        search.break_ties(runs=6, seconds=TIE_SECONDS)
+        search.anneal(search.allowance.share(0.95))
+        search.break_ties(search.allowance.share(1.0, most=TIE_SECONDS))
 
 
 class _BaselinePlanner(_PlacementPlanner):
@@ -145,9 +143,9 @@ class GreedyPlanner(_BaselinePlanner):
 
 def _find_any(search: Search) -> None:
     """Find any placement at all, where every baseline uses a pair of seats that has no path."""
-    search.anneal(runs=12, seconds=search.budget.left / 4)
+    search.anneal(search.allowance.share(1 / 4))
     if search.best is None and search.can_solve_exactly():
-        search.solve_exactly(seconds=search.budget.left)
+        search.solve_exactly(search.allowance)
 
 
 def _plan(search: Search, name: str) -> PlacementPlan:

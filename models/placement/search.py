@@ -6,7 +6,7 @@ of the budget and improve either. The planners are sequences of these steps.
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from fabric_plan.models.allowance import Allowance
 from fabric_plan.models.placement import baselines, bounds
 from fabric_plan.models.placement.instance import Instance, Solution, Value
 from fabric_plan.models.placement.symmetry import canonical
@@ -53,6 +54,7 @@ class Search:
         self.wait_bounds = [bounds.least_wait(instance, demand) for demand in range(len(instance.demands))]
         self._total_bound = 0
         self.proof: list[str] = []
+        self.allowance = Allowance.whole(budget)
 
     # What is known
 
@@ -74,7 +76,7 @@ class Search:
     @property
     def done(self) -> bool:
         """True when nothing is left to find, or nothing left to spend."""
-        return self.closed or self.budget.left <= 0
+        return self.closed or self.allowance.left <= 0
 
     def offer(self, solution: Solution, note: str = "") -> bool:
         """Take a solution if it is better than the best; return whether it was."""
@@ -131,7 +133,8 @@ class Search:
             annealer.load(best)
             value = self.instance.evaluate(best)
             assert value is not None
-            offer, _ = annealer.run([max(0, load - 1) for load in value.loads], moves=20_000, heat=0.0, hop_price=1e-3)
+            goals = [max(0, load - 1) for load in value.loads]
+            offer = annealer.run(goals, moves=20_000, heat=0.0, hop_price=1e-3)
             if baselines.rank(self.instance.evaluate(offer)) >= baselines.rank(value):
                 break
             best = offer
@@ -157,17 +160,16 @@ class Search:
             self._raise_phase(phase, found)
         self.report("counting")
 
-    def cut(self, seconds: float) -> None:
-        """Bound each phase by cuts of the fabric, the widest first, spending about ``seconds`` over all."""
+    def cut(self, allowance: Allowance) -> None:
+        """Bound each phase by cuts of the fabric, the widest first."""
         if self.instance.workers > CUT_WORKERS:
             return
-        for phase in range(self.instance.phases):
-            sets = list(bounds.seat_sets(self.instance))[:24]
-            each = seconds / self.instance.phases / max(1, len(sets))
-            for inside, name in sets:
-                if self.done:
-                    return
-                self._raise_phase(phase, bounds.cut(self.instance, phase, inside, name, self.budget, each))
+        pairs = list(itertools.product(range(self.instance.phases), list(bounds.seat_sets(self.instance))[:24]))
+        for done, (phase, (inside, name)) in enumerate(pairs):
+            if self.done or allowance.left <= 0:
+                return
+            share = allowance.share(1 / (len(pairs) - done))
+            self._raise_phase(phase, bounds.cut(self.instance, phase, inside, name, self.budget, share))
 
     def _raise_phase(self, phase: int, found: bounds.Bound) -> None:
         step = self.instance.step
@@ -178,28 +180,24 @@ class Search:
             worth = value * self.instance.unit
             self.proof.append(f"largest load{where} at least {_show(worth)}: {found.reason}")
 
-    def anneal(self, runs: int, seconds: float) -> None:
-        """Anneal from random and from good starts, towards loads that would be better than the best, until ``done``."""
+    def anneal(self, allowance: Allowance) -> None:
+        """Anneal from random and from good starts, towards loads that would be better than the best."""
         annealer = self.annealer
         if annealer is None:
             return
-        started = self.budget.elapsed
+        large = self.instance.workers > 200  # random starts are hopeless there
         moves = 200_000
-        for run in range(runs):
-            if self.done or (not self.budget.deterministic and self.budget.elapsed - started > seconds):
+        for run in itertools.count():
+            if self.done or allowance.left <= 0:
                 return
-            large = self.instance.workers > 200  # random starts are hopeless there
             if (large or run % 3 == 2) and self.best is not None:
                 annealer.load(self.best)
                 heat = 0.1 if large else 0.3
             else:
                 annealer.shuffle(self._random)
                 heat = 0.6
-            left = math.inf if self.budget.deterministic else seconds - (self.budget.elapsed - started)
             price = 0.05 if self.value is None else 0.0  # hops count, above all those of missing paths
-            solution, _ = annealer.run(
-                self.goals(run), moves=moves, heat=heat, hop_price=price, budget=self.budget, seconds=left
-            )
+            solution = annealer.run(self.goals(run), moves=moves, heat=heat, hop_price=price, allowance=allowance)
             self.offer(solution, "annealing")
             moves = min(2 * moves, 3_000_000) if run % 4 == 3 else moves
 
@@ -216,20 +214,16 @@ class Search:
             loads[phase] -= max(1, distance // 8)
         return loads
 
-    def break_ties(self, runs: int, seconds: float) -> None:
+    def break_ties(self, allowance: Allowance) -> None:
         """Lower the hops at the same objective."""
         annealer = self.annealer
-        started = self.budget.elapsed
-        for run in range(runs):
-            late = not self.budget.deterministic and self.budget.elapsed - started > seconds
-            if annealer is None or self.best is None or self.value is None or late or self.budget.left <= 0:
+        for run in range(6):
+            if annealer is None or self.best is None or self.value is None or allowance.left <= 0:
                 return
             annealer.load(self.best)
-            left = math.inf if self.budget.deterministic else seconds
             heat = 0.05 if run % 2 else 0.12
-            solution, _ = annealer.run(
-                self.value.loads, moves=100_000, heat=heat, hop_price=0.05, budget=self.budget, seconds=left
-            )
+            goals = self.value.loads
+            solution = annealer.run(goals, moves=100_000, heat=heat, hop_price=0.05, allowance=allowance)
             self.offer(solution, "fewer hops")
 
     # The exact model
@@ -240,29 +234,25 @@ class Search:
 
         return bool(self.instance.nets) and PlacementModel.pairs(self.instance) <= EXACT_PAIRS
 
-    def solve_exactly(self, seconds: float) -> None:
+    def solve_exactly(self, allowance: Allowance) -> None:
         """Close the gap with the exact model: caps from the bound up where loads are few whole numbers, else minimise."""
-        deadline = self.budget.elapsed + seconds
-
-        def left() -> float:
-            return seconds if self.budget.deterministic else deadline - self.budget.elapsed
-
         if self.value is not None and self.instance.problem.objective == "congestion":
             if self.instance.concurrent and self.value.objective - self.bound <= 6 * self.instance.step:
-                while not self.done and left() > 0 and self._try_caps([self.bound], left()):
+                while not self.done and allowance.left > 0 and self._try_caps([self.bound], allowance):
                     pass
                 return
             if not self.instance.concurrent:
-                self._try_caps(self.load_bounds, left() / 2)
+                self._try_caps(self.load_bounds, allowance.share(0.5))
         if not self.done:
-            self._minimise(left())
+            self._minimise(allowance)
 
-    def _try_caps(self, caps: Sequence[int], seconds: float) -> bool:
+    def _try_caps(self, caps: Sequence[int], allowance: Allowance) -> bool:
         """Ask whether some placement keeps to ``caps``; return whether the answer moved a bound or the best."""
         from fabric_plan.models import solve
 
         model = self._model(caps=caps)
-        outcome = solve.run(model.model, self.budget, wanted=model.wanted, seconds=seconds)
+        outcome = solve.run(model.model, self.budget, wanted=model.wanted, seconds=allowance.left)
+        allowance.charge(outcome.work)
         if outcome.values is not None:
             return self.offer(model.extract(outcome.values), "exact model")
         if outcome.answer is not solve.Answer.INFEASIBLE:
@@ -273,7 +263,7 @@ class Search:
         self.raise_bound(total + self.instance.step, f"CP-SAT: no placement keeps the largest load to {shown}")
         return True
 
-    def _minimise(self, seconds: float) -> None:
+    def _minimise(self, allowance: Allowance) -> None:
         from fabric_plan.models import solve
 
         instance = self.instance
@@ -284,11 +274,12 @@ class Search:
             model.model,
             self.budget,
             wanted=model.wanted,
-            seconds=seconds,
+            seconds=allowance.left,
             hint=hint,
             on_solution=lambda values: self._watch(model, values),
             on_bound=lambda bound: self._watch_bound(bound),
         )
+        allowance.charge(outcome.work)
         if outcome.values is not None:
             self.offer(model.extract(outcome.values), "exact model")
         if outcome.answer is solve.Answer.INFEASIBLE and self.best is None:
@@ -347,11 +338,11 @@ class Search:
         text = f"no placement of {problem.strategy} on {problem.fabric.name} gives every flow a path"
         return Infeasible(f"{text}: the fabric has too few seats that reach one another", named)
 
-    def neighbourhoods(self, rounds: int, seconds: float) -> None:
+    def neighbourhoods(self, allowance: Allowance) -> None:
         """Improve the best by freeing the workers around a hot link and solving for them alone, again and again."""
         from fabric_plan.models.placement import lns
 
-        lns.improve(self, rounds, seconds)
+        lns.improve(self, allowance)
 
 
 def _show(value: Fraction) -> str:
