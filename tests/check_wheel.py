@@ -27,7 +27,9 @@ def tracked_modules() -> set[str]:
     """Return the modules of the package that git knows, as paths inside the wheel."""
     files = run("git", "ls-files", "planner", "models", "cli", "fabric_plan", cwd=ROOT).splitlines()
     found = {name for name in files if name.startswith("fabric_plan/") and name.endswith((".py", "py.typed"))}
-    return found | {f"fabric_plan/{name}" for name in files if not name.startswith("fabric_plan/") and name.endswith(".py")}
+    return found | {
+        f"fabric_plan/{name}" for name in files if not name.startswith("fabric_plan/") and name.endswith(".py")
+    }
 
 
 def main() -> None:

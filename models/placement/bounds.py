@@ -108,9 +108,11 @@ def _spread(flows: Weights, costs: Weights) -> int:
         return IMPOSSIBLE
     if len(flows) <= 8:
         return _spread_exactly(flows, costs)
+    if costs[0] == 0:
+        return 0  # a cost that was rounded down to nothing
     # Fractionally: T with sum over links of T / cost = the total weight.
-    rate = sum(Fraction(1, cost) for cost in costs if cost)
-    fluid = -(-Fraction(sum(flows)) // rate) if rate else 0
+    rate = sum(Fraction(1, cost) for cost in costs)
+    fluid = -(-Fraction(sum(flows)) // rate)
     return max(flows[0] * costs[0], int(fluid))
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fabric_plan.planner.collective import direct_edge_bytes, ring_edge_bytes, ring_steps
 from fabric_plan.planner.errors import InvalidInput
-from fabric_plan.planner.fabric import Fabric
+from fabric_plan.planner.fabric import Fabric, coordinates, seat_at
 from fabric_plan.planner.problem import Demand, PlacementProblem
 
 Ints = NDArray[np.int64]
@@ -250,10 +250,22 @@ class Instance:
                 start[source * self.seats + target + 1] = len(links)
         return start, np.array(links, dtype=np.int64), np.array(costs, dtype=np.int64)
 
-    @property
+    @cached_property
     def is_grid(self) -> bool:
-        """True when routes can be walked axis by axis, without a table."""
-        return self.fabric.routing in ("xy", "dimension-order")
+        """True when routes can be walked axis by axis, without a table: on whole grids, with no link missing."""
+        if self.fabric.routing not in ("xy", "dimension-order"):
+            return False
+        shape, wraps = self.fabric.shape, self.fabric.routing == "dimension-order"
+        seat_of = self.fabric.seat_of
+        joined = {(seat_of.get(link.source), seat_of.get(link.target)) for link in self.fabric.links}
+        for seat in range(self.seats):
+            place = coordinates(seat, shape)
+            for axis, side in enumerate(shape):
+                if side > 1 and (wraps or place[axis] + 1 < side):
+                    after = seat_at((*place[:axis], (place[axis] + 1) % side, *place[axis + 1 :]), shape)
+                    if (seat, after) not in joined or (after, seat) not in joined:
+                        return False
+        return True
 
     # Values
 

@@ -80,6 +80,11 @@ def _excess(instance: Instance, loads: np.ndarray[tuple[int, int], np.dtype[np.i
     return int((over * np.array(instance.phase_weights)).sum())
 
 
+def _distance(instance: Instance, a: int, b: int) -> int:
+    route = [] if a == b else instance.route(a, b)
+    return len(instance.fabric.links) if route is None else len(route)
+
+
 def _neighbourhood(
     instance: Instance,
     solution: Solution,
@@ -109,7 +114,7 @@ def _neighbourhood(
     anchors = [seat_of[node] for node in (ends.source, ends.target) if node in seat_of] or [solution.seats[min(guilty)]]
     near = sorted(
         range(instance.seats),
-        key=lambda seat: (min(instance.fabric.distance(a, seat) for a in anchors), random.random()),
+        key=lambda seat: (min(_distance(instance, a, seat) for a in anchors), random.random()),
     )
     holder = {seat: worker for worker, seat in enumerate(solution.seats)}
     wanted = list(random.permutation(sorted(guilty)))[: size // 2] if random.random() < 0.7 else []

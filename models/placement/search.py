@@ -257,10 +257,11 @@ class Search:
             return self.offer(model.extract(outcome.values), "exact model")
         if outcome.answer is not solve.Answer.INFEASIBLE:
             return False
-        total = sum(w * cap for w, cap in zip(self.instance.phase_weights, caps, strict=True))
+        # Every load is a multiple of the step: the caps, rounded down to one, are passed by a step somewhere.
+        step = self.instance.step
+        total = sum(w * (cap // step * step) for w, cap in zip(self.instance.phase_weights, caps, strict=True)) + step
         shown = ", ".join(_show(cap * self.instance.unit) for cap in caps)
-        # Every load is a multiple of the step, and so are these caps.
-        self.raise_bound(total + self.instance.step, f"CP-SAT: no placement keeps the largest load to {shown}")
+        self.raise_bound(total, f"CP-SAT: no placement keeps the largest load to {shown}")
         return True
 
     def _minimise(self, allowance: Allowance) -> None:
