@@ -208,6 +208,12 @@ def report_faults(stated: PlacementReport, found: PlacementReport) -> list[str]:
     faults = []
     if stated.hops != found.hops:
         faults.append(f"report: {stated.hops} hops are stated, the simulation finds {found.hops}")
+    for name in ("unit", "nominal_size", "discipline"):
+        said, true = getattr(stated, name), getattr(found, name)
+        if said != true:
+            faults.append(f"report: {name} {said} is stated, it is {true}")
+    if stated.together.name != found.together.name:
+        faults.append(f"report: all together is called {stated.together.name!r}, expected {found.together.name!r}")
     pairs = [("together", stated.together, found.together)]
     names = [phase.name for phase in found.phases]
     if [phase.name for phase in stated.phases] != names:
@@ -229,4 +235,6 @@ def report_faults(stated: PlacementReport, found: PlacementReport) -> list[str]:
                     f"report: {where}: link {link} is said to carry {wrong.get(link, 0)}, it carries {right.get(link, 0)}"
                 )
                 break
+    if not faults and stated != found:
+        faults.append("report: its columns are not those that the simulation fills")
     return faults

@@ -318,3 +318,13 @@ def test_an_infeasible_core_is_minimal() -> None:
     assert caught.value.core == ("pp: point-to-point by unicast",)
     only = msgspec.structs.replace(problem, demands=problem.demands[:1])
     assert plan(only, planner="exact", budget=budget()).certificate.status is Status.OPTIMAL
+
+
+def test_an_infeasible_problem_with_large_volumes_is_explained() -> None:
+    """Bytes without a common measure make weights of many bits; the explanation must not add them past the solver's."""
+    links = [Link(a, a ^ 1, 25 * 10**9, Fraction(0)) for a in range(6)]
+    fabric = Fabric("pairs", [Node("npu", f"n{k}") for k in range(6)], links)
+    volumes = {"dp": Fraction(831_960_506, 7), "pp": Fraction(154_388_252, 11)}
+    with pytest.raises(Infeasible) as caught:
+        plan(PlacementProblem.of(fabric, "DP2-PP3", volumes=volumes), planner="exact", budget=budget())
+    assert caught.value.core == ("pp: point-to-point by unicast",)
