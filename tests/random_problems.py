@@ -164,9 +164,15 @@ def _tree(source: random.Random) -> Fabric:
 
 
 def _planes(source: random.Random) -> Fabric:
+    """NPUs on two or three planes; some of them miss a plane, but never the first."""
     npus, planes = source.randint(3, 6), source.randint(2, 3)
     nodes = [Node("npu", f"g{k}") for k in range(npus)] + [Node("switch", f"p{k}") for k in range(planes)]
-    pairs = list(itertools.product(range(npus), range(npus, npus + planes)))
+    missing = source.choice([0, 0.3])
+    pairs = [
+        (npu, plane)
+        for npu, plane in itertools.product(range(npus), range(npus, npus + planes))
+        if plane == npus or source.random() >= missing
+    ]
     ends = [end for a, b in pairs for end in ((a, b), (b, a))]
     return Fabric("planes", nodes, _links(source, ends, alike=source.random() < 0.3), "planes")
 
@@ -235,10 +241,15 @@ def problem(seed: int) -> PlacementProblem:
             continue
         chosen = strategy(source, seats)
         sized = source.random() < 0.5
+        wanted = demands(source, chosen, sized=sized)
+        if made.name == "planes" and any(demand.algorithm == "multicast" for demand in wanted):
+            planes = {frozenset(made.links[link].target for link in made.outgoing[node]) for node in made.seats}
+            if len(planes) > 1:
+                continue  # refused: a multicast needs the same planes everywhere
         one = PlacementProblem(
             fabric=made,
             strategy=chosen,
-            demands=demands(source, chosen, sized=sized),
+            demands=wanted,
             objective="time" if sized and source.random() < 0.3 else "congestion",
             concurrent=source.random() < 0.5,
         )

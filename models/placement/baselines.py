@@ -1,4 +1,4 @@
-"""What people do today: rank orders on consecutive NPUs, and greedy placement with exchanges."""
+"""What people do today: rank orders on consecutive NPUs, and greedy placement."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def rank(value: Value | None) -> tuple[int, int]:
 
 
 def greedy(instance: Instance) -> Solution:
-    """Return a greedy placement with exchanges.
+    """Return a greedy placement, before any exchange.
 
-    Workers are seated in the order of the pipeline-major rank, each where its traffic to those already seated crosses
-    the fewest links; then pairs are exchanged while that lowers the objective, or the hops at the same objective.
+    Next comes the worker with the most traffic to those already seated; it takes the seat from which that traffic crosses
+    the fewest links.
     """
     if instance.workers > MAX_GREEDY_WORKERS:
         return fred_order(instance)
@@ -75,26 +75,4 @@ def greedy(instance: Instance) -> Solution:
         seat = min(free, key=lambda s: (sum(k * distance[s][t] for t, k in near), s))
         seats[worker] = seat
         free.remove(seat)
-    return exchange(instance, instance.start([seats[w] for w in range(instance.workers)]))
-
-
-def exchange(instance: Instance, solution: Solution, rounds: int = 4) -> Solution:
-    """Return the solution after exchanging pairs of workers (or a worker and a spare seat) while that helps."""
-    best = rank(instance.evaluate(solution))
-    if instance.workers * instance.seats > 2000:
-        return solution
-    for _ in range(rounds):
-        improved = False
-        for worker in range(instance.workers):
-            for seat in range(instance.seats):
-                if seat == solution.seats[worker]:
-                    continue
-                seats = [solution.seats[worker] if s == seat else s for s in solution.seats]
-                seats[worker] = seat
-                offer = Solution(tuple(seats), solution.orders)
-                value = rank(instance.evaluate(offer))
-                if value < best:
-                    solution, best, improved = offer, value, True
-        if not improved:
-            break
-    return solution
+    return instance.start([seats[w] for w in range(instance.workers)])

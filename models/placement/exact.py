@@ -15,7 +15,7 @@ Constraints
 
 Objective
     minimise the weighted sum of M (and of the waits, for ``time``). With ``caps`` there is no objective: is there a
-    placement whose loads stay within them? With ``goals`` the sum of what links carry beyond them is minimised.
+    placement whose loads stay within them (None: whatever they are)? With ``goals`` the sum of what links carry beyond them is minimised.
 
 Routes are constants of the fabric, so a link's load is linear in y and z. ``domains`` restrict workers to some seats: a
 neighbourhood, whose answers say nothing about the whole problem.
@@ -45,7 +45,7 @@ class PlacementModel:
         self,
         instance: Instance,
         *,
-        caps: Sequence[int] | None = None,
+        caps: Sequence[int | None] | None = None,
         goals: Sequence[int] | None = None,
         domains: Sequence[Sequence[int]] | None = None,
         upper: Sequence[int] | None = None,
@@ -223,9 +223,11 @@ class PlacementModel:
 
     # Objectives
 
-    def _add_caps(self, caps: Sequence[int]) -> None:
+    def _add_caps(self, caps: Sequence[int | None]) -> None:
         for (phase, _), (literals, weights) in self._terms.items():
             cap = caps[phase]
+            if cap is None:
+                continue
             if all(weight > cap - weight for weight in weights) and all(weight <= cap for weight in weights):
                 self.model.add_at_most_one(literals)
             else:

@@ -123,7 +123,7 @@ class Search:
                 self.offer(solution, label)
 
     def greedy(self) -> Solution:
-        """Return the greedy placement after exchanges that help (a descent; annealing without heat)."""
+        """Return the greedy placement after exchanges of seats that lower the load, or the hops at the same load."""
         solution = baselines.greedy(self.instance)
         annealer = self.annealer
         if annealer is None or self.instance.evaluate(solution) is None:
@@ -148,6 +148,7 @@ class Search:
                 return None
             from fabric_plan.models.placement.anneal import Annealer
 
+            self.report("loading the move kernel (compiled on first use)")
             self._annealer = Annealer(self.instance, self.budget.seed)
         return self._annealer
 
@@ -332,7 +333,7 @@ class Search:
         def build(names: frozenset[str]) -> cp_model.CpModel:
             some = msgspec.structs.replace(problem, demands=tuple(d for d in problem.demands if d.dimension in names))
             instance = Instance(some)
-            return PlacementModel(instance, caps=[sum(instance.weights) << 40] * instance.phases).model
+            return PlacementModel(instance, caps=[None] * instance.phases).model
 
         core = solve.smallest_core(build, list(demands), self.budget) or tuple(demands)
         named = tuple(f"{name}: {demands[name].pattern} by {demands[name].algorithm}" for name in core)

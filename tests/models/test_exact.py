@@ -328,3 +328,14 @@ def test_an_infeasible_problem_with_large_volumes_is_explained() -> None:
     with pytest.raises(Infeasible) as caught:
         plan(PlacementProblem.of(fabric, "DP2-PP3", volumes=volumes), planner="exact", budget=budget())
     assert caught.value.core == ("pp: point-to-point by unicast",)
+
+
+@pytest.mark.parametrize(("strategy", "options"), [("MP3", {}), ("EP3", {}), ("PP3", {}), ("PP3", {"pp": "multicast"})])
+def test_planes_that_do_not_lead_back(strategy: str, options: dict) -> None:
+    """An NPU that has lost the link down from one of three planes: routes to it have two stripes, others three."""
+    nodes = [*(Node("npu", f"g{k}") for k in range(3)), *(Node("switch", f"p{k}") for k in range(3))]
+    links = [Link(npu, plane, 50, Fraction(0)) for npu in range(3) for plane in range(3, 6)]
+    links += [Link(plane, npu, 50, Fraction(0)) for npu in range(3) for plane in range(3, 6) if (npu, plane) != (0, 5)]
+    problem = PlacementProblem.of(Fabric("one way", nodes, links, "planes"), strategy, **options)
+    found = plan(problem, planner="exact", budget=budget())
+    assert found.certificate.objective == found.certificate.bound == reference.brute_force(problem).objective

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fabric_plan.models.placement.instance import Instance
 from fabric_plan.planner.catalog import build
-from fabric_plan.planner.errors import Infeasible
+from fabric_plan.planner.errors import Infeasible, LimitReached
 from fabric_plan.planner.fabric import Fabric, Link
 from fabric_plan.planner.interface import Budget, plan, planners, validate
 from fabric_plan.planner.plan import PlacementPlan, Status
@@ -29,10 +29,15 @@ def examples(count: int):
 
 
 def solve(problem: PlacementProblem, planner: str = "exact", **options) -> PlacementPlan | None:
-    """Return a plan, or None when the problem has none."""
+    """Return a plan, or None when the problem has none, or annealing finds none."""
+    seconds = 4 if planner == "anneal" else 60
     try:
-        return plan(problem, planner=planner, budget=Budget(seconds=60, workers=1, deterministic=True, **options))
+        return plan(problem, planner=planner, budget=Budget(seconds=seconds, workers=1, deterministic=True, **options))
     except Infeasible:
+        return None
+    except LimitReached:
+        if planner != "anneal":
+            raise
         return None
 
 
