@@ -163,6 +163,13 @@ class Fabric:
         """Return the number of links between two seats (zero from a seat to itself)."""
         return 0 if source == target else len(self.route(source, target)[0])
 
+    @cached_property
+    def plane_sets(self) -> frozenset[frozenset[int]]:
+        """The different sets of nodes that an NPU's links lead to or come from: one, where planes are complete."""
+        up = {frozenset(self.links[link].target for link in self.outgoing[node]) for node in self.seats}
+        down = {frozenset(self.links[link].source for link in self.incoming[node]) for node in self.seats}
+        return frozenset(up | down)
+
     def diameter(self) -> int | None:
         """Return the most links between two seats; None when some pair has no path."""
         count = len(self.seats)

@@ -162,9 +162,7 @@ class PlacementProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         if any(sized) and not all(sized):
             raise InvalidProblem("demands: some have a size and some have none: give every dimension's, or none")
         if self.fabric.routing == "planes" and any(demand.algorithm == "multicast" for demand in self.demands):
-            links = self.fabric.links
-            planes = {frozenset(links[k].target for k in self.fabric.outgoing[node]) for node in self.fabric.seats}
-            if len(planes) > 1:
+            if len(self.fabric.plane_sets) > 1:
                 raise InvalidProblem("multicast over planes needs every NPU on the same planes: use --pp unicast")
         if self.objective == "time" and not all(sized):
             raise InvalidProblem("objective time needs sizes: give --workload or --volumes")

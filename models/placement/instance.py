@@ -339,6 +339,6 @@ def _stripes(fabric: Fabric) -> int:
     """Return a number of equal parts into which the traffic of every pair divides evenly over its planes."""
     if fabric.routing != "planes":
         return 1
-    planes = {frozenset(fabric.links[link].target for link in fabric.outgoing[node]) for node in fabric.seats}
+    planes = fabric.plane_sets
     most = max(map(len, planes))
     return most if len(planes) == 1 else math.lcm(*range(1, most + 1))

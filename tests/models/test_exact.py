@@ -12,6 +12,7 @@ import random_problems
 import reference
 
 from fabric_plan.models import solve
+from fabric_plan.models.allowance import Allowance
 from fabric_plan.models.placement import bounds, lns
 from fabric_plan.models.placement.exact import PlacementModel
 from fabric_plan.models.placement.instance import Instance, Solution
@@ -339,3 +340,21 @@ def test_planes_that_do_not_lead_back(strategy: str, options: dict) -> None:
     problem = PlacementProblem.of(Fabric("one way", nodes, links, "planes"), strategy, **options)
     found = plan(problem, planner="exact", budget=budget())
     assert found.certificate.objective == found.certificate.bound == reference.brute_force(problem).objective
+
+
+@pytest.mark.parametrize("step", [100_000_000, 1])
+def test_cuts_of_links_that_were_measured(step: int) -> None:
+    """Bandwidths that differ from link to link, by tenths of a GB/s or by bytes: their sums have long denominators."""
+    source = random.Random(3)
+    mesh = build("mesh:2x3")
+    links = [
+        Link(k.source, k.target, source.randrange(40 * 10**9, 50 * 10**9) // step * step, k.latency) for k in mesh.links
+    ]
+    problem = PlacementProblem.of(
+        Fabric("measured", mesh.nodes, links, "xy", shape=(2, 3)), "MP2-DP3", volumes={"mp": "3MB", "dp": "5MB"}
+    )
+    instance = Instance(problem)
+    (least,) = reference.brute_force(problem).phases
+    for inside, name in bounds.seat_sets(instance):
+        found = bounds.cut(instance, 0, inside, name, budget(), Allowance(budget(), 5))
+        assert 0 < found.value * instance.unit <= least
