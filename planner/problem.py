@@ -161,9 +161,9 @@ class PlacementProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         sized = [demand.size is not None for demand in self.demands]
         if any(sized) and not all(sized):
             raise InvalidProblem("demands: some have a size and some have none: give every dimension's, or none")
-        if self.fabric.routing == "planes" and any(demand.algorithm == "multicast" for demand in self.demands):
-            if len(self.fabric.plane_sets) > 1:
-                raise InvalidProblem("multicast over planes needs every NPU on the same planes: use --pp unicast")
+        multicast = self.strategy.size("mp") > 1 and any(demand.algorithm == "multicast" for demand in self.demands)
+        if multicast and self.fabric.routing == "planes" and len(self.fabric.plane_sets) > 1:
+            raise InvalidProblem("multicast over planes needs every NPU on the same planes: use --pp unicast")
         if self.objective == "time" and not all(sized):
             raise InvalidProblem("objective time needs sizes: give --workload or --volumes")
 

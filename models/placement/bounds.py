@@ -242,17 +242,19 @@ def cut(
                 low, high = (a, b) if side == 0 else (b, a)
                 model.add_bool_or([~member[low], member[high], over])
         crossing[side].append((over, weight))
-    scale = 1
-    for rate in rates:
-        scale = math.lcm(scale, rate.denominator)
     share = instance.stripes if instance.fabric.routing == "planes" else 1
-    top = sum(w for _, w in crossing[0]) * share * max(instance.link_costs) + 1
+    weight_sum = sum(w for _, w in crossing[0]) * share
+    top = weight_sum * max(instance.link_costs) + 1
+    # Whole coefficients within 64 bits; where the exact scale is too large, rates are rounded up: a weaker bound.
+    widest = max(1, max(rates))
+    scale = min(math.lcm(*(rate.denominator for rate in rates)), int((1 << 61) / (widest * top)))
+    if scale < 1:
+        return Bound(0, "")
     largest = model.new_int_var(0, top, "")
     for terms, rate in zip(crossing, rates, strict=True):
-        if not terms:
-            continue
-        total = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w * scale * share for _, w in terms])
-        model.add(total <= int(rate * scale) * largest)
+        if terms:
+            total = cp_model.LinearExpr.weighted_sum([v for v, _ in terms], [w * scale * share for _, w in terms])
+            model.add(total <= math.ceil(rate * scale) * largest)
     model.minimize(largest)
     outcome = solve.run(model, budget, seconds=allowance.left)
     allowance.charge(outcome.work)
