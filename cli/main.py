@@ -65,7 +65,8 @@ def command() -> None:
     Every answer carries its status, objective, proven bound and gap, and has been simulated before you see it.
 
     \b
-    Exit codes: 0 done; 1 the answer is no; 2 bad input; 3 nothing found in time; 70 a defect of fabric-plan.
+    Exit codes: 0 done; 1 the answer is no; 2 bad input; 3 nothing found in
+    time; 70 a defect of fabric-plan.
     """
 
 
@@ -101,6 +102,11 @@ def run() -> None:
         sys.exit(0)
     except MemoryError:
         _fail("out of memory: the problem is too large for this machine", EXIT_NOTHING)
+    except Exception as error:
+        if os.environ.get("FABRIC_PLAN_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        _fail(f"a defect of fabric-plan: {what}; please report it (FABRIC_PLAN_DEBUG=1 shows where)", EXIT_DEFECT)
 
 
 def _where(error: click.UsageError) -> str:
