@@ -15,7 +15,7 @@ from fractions import Fraction
 from fabric_plan.planner.errors import InvalidInput, suggest
 from fabric_plan.planner.fabric import Fabric, Link, Node, coordinates, seat_at
 
-MAX_NODES = 262_144
+MAX_NODES = 65_536
 """Larger fabrics are refused before anything is built."""
 
 _GB = 10**9

@@ -7,6 +7,7 @@ import math
 import random
 from fractions import Fraction
 
+import msgspec
 from reference import TiedRoutes, route_table
 
 from fabric_plan.planner.catalog import build
@@ -281,3 +282,24 @@ def placement(source: random.Random, one: PlacementProblem) -> tuple[tuple[int, 
         if demand.order == "free"
     }
     return seats, rings
+
+
+def measured(seed: int) -> PlacementProblem | None:
+    """Return a problem whose bandwidths differ from link to link, as if measured to tenths of a GB/s or to bytes.
+
+    None when the new widths leave a pair with no route, or with several by the rule's words.
+    """
+    source = random.Random(seed)
+    one = problem(seed + 20_000)
+    step = source.choice([1, GB // 10])
+    links = [
+        Link(k.source, k.target, k.bandwidth + source.randrange(10 * GB) // step * step, k.latency, k.multiplicity)
+        for k in one.fabric.links
+    ]
+    made = Fabric("measured", one.fabric.nodes, links, one.fabric.routing, shape=one.fabric.shape)
+    try:
+        if not all(route_table(made).values()):
+            return None
+    except TiedRoutes:
+        return None
+    return msgspec.structs.replace(one, fabric=made)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 
 from fabric_plan.models.placement.instance import Instance, Solution, Value
 
-MAX_GREEDY_WORKERS = 400
+MAX_GREEDY_PAIRS = 200_000
+"""Beyond so many pairs of a worker and a seat, greedy placement is MP-PP-DP order: it would take minutes."""
 
 
 def consecutive(instance: Instance, dimensions: Sequence[str]) -> Solution:
@@ -52,7 +54,7 @@ def greedy(instance: Instance) -> Solution:
     Next comes the worker with the most traffic to those already seated; it takes the seat from which that traffic crosses
     the fewest links.
     """
-    if instance.workers > MAX_GREEDY_WORKERS:
+    if instance.workers * instance.seats > MAX_GREEDY_PAIRS:
         return fred_order(instance)
     standing = instance.slot_workers(instance.start([0] * instance.workers))
     partners: list[dict[int, int]] = [{} for _ in range(instance.workers)]
@@ -62,17 +64,20 @@ def greedy(instance: Instance) -> Solution:
             for one, other in ((a, b), (b, a)):
                 partners[one][other] = partners[one].get(other, 0) + instance.weights[net.demand]
     far = len(instance.fabric.links) + 1
-    distance = [
-        [0 if s == t else len(instance.route(s, t) or range(far)) for t in range(instance.seats)]
-        for s in range(instance.seats)
-    ]
+
+    @functools.cache
+    def distances(target: int) -> list[int]:
+        routes = (None if s == target else instance.route(s, target) for s in range(instance.seats))
+        return [0 if s == target else far if route is None else len(route) for s, route in enumerate(routes)]
+
     seats: dict[int, int] = {}
     free = set(range(instance.seats))
     while len(seats) < instance.workers:
         pending = [w for w in range(instance.workers) if w not in seats]
         worker = max(pending, key=lambda w: (sum(k for p, k in partners[w].items() if p in seats), -w))
         near = [(seats[p], k) for p, k in partners[worker].items() if p in seats]
-        seat = min(free, key=lambda s: (sum(k * distance[s][t] for t, k in near), s))
+        rows = [(distances(t), k) for t, k in near]
+        seat = min(free, key=lambda s: (sum(k * row[s] for row, k in rows), s))
         seats[worker] = seat
         free.remove(seat)
     return instance.start([seats[w] for w in range(instance.workers)])

@@ -34,6 +34,9 @@ EXACT_PAIRS = 200_000
 CUT_WORKERS = 128
 """Cuts are tried up to so many workers; beyond, their models end without a useful bound."""
 
+GRID_SEATS = 20_000
+"""Local search is left out on larger grids: making its tables would take longer than it gains."""
+
 TABLE_SEATS = 512
 """Local search is left out on fabrics without grid routes that have more seats than this: their table would not fit."""
 
@@ -144,7 +147,8 @@ class Search:
     def annealer(self) -> Annealer | None:
         """The annealer; None where the fabric is too large for a table of its routes."""
         if self._annealer is None and self.instance.nets:
-            if not self.instance.is_grid and self.instance.seats > TABLE_SEATS:
+            most = GRID_SEATS if self.instance.is_grid else TABLE_SEATS
+            if self.instance.seats > most:
                 return None
             from fabric_plan.models.placement.anneal import Annealer
 

@@ -158,3 +158,43 @@ def test_a_large_unit_count_still_closes(planner: str) -> None:
     fabric = random_problems.grid(random.Random(5), (2, 3), "xy")
     volumes = {"mp": Fraction(10**12 + 39, 7), "dp": Fraction(10**12 + 61, 11)}
     assert verdict(PlacementProblem.of(fabric, "MP2-DP3", volumes=volumes), planner) == ""
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(
+            range(first, first + 50), id=f"{first}-{first + 49}", marks=[pytest.mark.slow] if first >= 250 else []
+        )
+        for first in range(0, 1000, 50)
+    ],
+)
+def test_measured_bandwidths(seeds: range) -> None:
+    """Numbers without a common measure, some of them rounded down: nothing false may be said, and all that is exact proved."""
+    wrong, judged = [], 0
+    for seed in seeds:
+        problem = random_problems.measured(seed)
+        if problem is None:
+            continue
+        judged += 1
+        optimum = reference.brute_force(problem)
+        certificate = plan(problem, planner="exact", budget=budget()).certificate
+        instance = Instance(problem)
+        if not certificate.bound <= optimum.objective <= certificate.objective:
+            wrong.append(f"seed {seed}: {certificate.bound} <= {optimum.objective} <= {certificate.objective} is false")
+        elif instance.exact and certificate.status is not Status.OPTIMAL:
+            wrong.append(f"seed {seed}: {describe(problem)}: {certificate.bound} < {certificate.objective}")
+        elif certificate.objective > optimum.objective * Fraction(1001, 1000):
+            wrong.append(
+                f"seed {seed}: {describe(problem)}: {certificate.objective}; the optimum is {optimum.objective}"
+            )
+        for phase, least in enumerate(optimum.phases):
+            cuts = [
+                bounds.cut(instance, phase, inside, name, budget(), Allowance(budget(), 5))
+                for inside, name in bounds.seat_sets(instance)
+            ]
+            for bound in (bounds.counting(instance, phase), *cuts):
+                if bound.value * instance.unit > least:
+                    wrong.append(f"seed {seed}: {bound.value * instance.unit} > {least}: {bound.reason}")
+    assert wrong == []
+    assert judged > 20
