@@ -98,6 +98,9 @@ def run(
     p.random_seed = budget.seed
     p.max_time_in_seconds = budget.left if budget.deterministic else limit
     p.catch_sigint_signal = False
+    # 9.15 can extract a wrong enforcement literal where an at-most-one is included in a linear constraint (OR-tools issue
+    # 5293), and then proves optima that are none: tests/models/test_exact.py has a case. Without that step it does not.
+    p.presolve_inclusion_work_limit = 0
     if budget.deterministic:
         p.max_deterministic_time = (budget.seconds if seconds is None else seconds) * DETERMINISTIC_PER_SECOND
     if parameters:

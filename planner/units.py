@@ -13,10 +13,10 @@ from fabric_plan.planner.errors import InvalidInput
 # No longer than any real figure, so that nothing absurd is ever computed exactly.
 _NUMBER = r"(?P<number>[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][-+]?[0-9]{1,2})?|\.[0-9]{1,30})"
 _SIZE = re.compile(_NUMBER + r"\s*(?P<prefix>[kKMGTP]i?)?(?P<unit>[Bb])?")
-_TIME = re.compile(_NUMBER + r"\s*(?P<unit>ps|ns|us|µs|ms|s)?")
+_TIME = re.compile(_NUMBER + r"\s*(?P<unit>ps|ns|us|µs|\u03bcs|ms|s)?")
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"ki": 2**10, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-_SECONDS = {"ps": 12, "ns": 9, "us": 6, "µs": 6, "ms": 3, "s": 0, None: 0}
+_SECONDS = {"ps": 12, "ns": 9, "us": 6, "µs": 6, "\u03bcs": 6, "ms": 3, "s": 0, None: 0}
 
 _BINARY_STEPS = (("PiB", 2**50), ("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _DECIMAL_STEPS = (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
