@@ -184,7 +184,7 @@ def main() -> None:
     """Run the cases, write the record, make the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", default="", help="run the cases whose arguments contain this text, and record nothing"
+        "--only", default="", help="run the cases whose arguments contain this text, and keep the record of the others"
     )
     parser.add_argument("--page", action="store_true", help="make the page from the record, run nothing")
     options = parser.parse_args()
@@ -208,10 +208,14 @@ def main() -> None:
                 f"{mark:7}{one['wall']:6.1f} s  {one['status']:9} {number(one['objective']['value'])} >= {number(one['bound'])}  {case.arguments}",
                 flush=True,
             )
-        if not options.only:
-            RECORD.write_text("".join(json.dumps(one) + "\n" for one in records))
-        if options.only or failed:
-            raise SystemExit(int(failed))
+        known = (
+            [json.loads(line) for line in RECORD.read_text().splitlines()] if options.only and RECORD.exists() else []
+        )
+        kept = {one["case"]: one for one in [*known, *records]}
+        ordered = [kept[case.arguments] for case in cases() if case.arguments in kept]
+        RECORD.write_text("".join(json.dumps(one) + "\n" for one in ordered))
+        if failed:
+            raise SystemExit(1)
     PAGE.write_text(page([json.loads(line) for line in RECORD.read_text().splitlines()]))
 
 

@@ -241,6 +241,8 @@ class Search:
 
     def solve_exactly(self, allowance: Allowance) -> None:
         """Close the gap with the exact model: caps from the bound up where loads are few whole numbers, else minimise."""
+        if self.done:
+            return
         if self.value is not None and self.instance.problem.objective == "congestion":
             if self.instance.concurrent and self.value.objective - self.bound <= 6 * self.instance.step:
                 while not self.done and allowance.left > 0 and self._try_caps([self.bound], allowance):
