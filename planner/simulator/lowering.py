@@ -15,7 +15,7 @@ from fractions import Fraction
 from fabric_plan.planner.collective import ring_steps
 from fabric_plan.planner.fabric import Fabric
 from fabric_plan.planner.problem import Demand, PlacementProblem
-from fabric_plan.planner.simulator.engine import Program
+from fabric_plan.planner.simulator.program import Builder, Program
 
 NOMINAL_SIZE = 64 * 2**20
 """Bytes per collective when a problem counts flows only."""
@@ -148,7 +148,7 @@ def program_for(demands: Sequence[Demand], staged: Sequence[Sequence[Stage]]) ->
         for stage in group:
             for paths in {paths for _, paths in stage.hops}:
                 scale = math.lcm(scale, (size * stage.share / paths).denominator)
-    program = Program(scale)
+    builder = Builder(scale)
     for demand, size, merge, group in zip(demands, sizes, merged, staged, strict=True):
         for stage in group:
             bytes_of = {paths: int(size * stage.share / paths * scale) for _, paths in stage.hops}
@@ -157,9 +157,9 @@ def program_for(demands: Sequence[Demand], staged: Sequence[Sequence[Stage]]) ->
                 sent = []
                 for index, (hops, paths) in enumerate(stage.hops):
                     needs = [before[k] for k in stage.follows[index]] if before else []
-                    sent.append(program.add(hops, bytes_of[paths], needs))
+                    sent.append(builder.add(hops, bytes_of[paths], needs))
                 before = sent
-    return program
+    return builder.program()
 
 
 def _merge(demand: Demand, group: Sequence[Stage]) -> int:

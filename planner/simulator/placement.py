@@ -10,11 +10,12 @@ from fabric_plan.planner.collective import ring_steps
 from fabric_plan.planner.problem import Demand, PlacementProblem
 from fabric_plan.planner.simulator import engine, lowering
 from fabric_plan.planner.simulator.report import PhaseReport, PlacementReport
+from fabric_plan.planner.simulator.service import Service
 
 if TYPE_CHECKING:
     from fabric_plan.planner.plan import PlacementPlan
 
-MAX_TIMED_HOPS = 400_000
+MAX_TIMED_HOPS = 2_000_000
 """Phases with more hops than this get loads but no simulated time."""
 
 
@@ -90,7 +91,7 @@ def simulate(
     return PlacementReport(
         unit="s" if sized and problem.demands else "flows",
         nominal_size=None if sized else lowering.NOMINAL_SIZE,
-        discipline=engine.DISCIPLINE,
+        discipline=str(Service()),
         hops=hops,
         phases=tuple(phases),
         together=together,
