@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from fabric_plan.planner.costs import Costs
 from fabric_plan.planner.errors import InvalidInput, suggest
 from fabric_plan.planner.fabric import Fabric, Link, Node, coordinates, seat_at
 
@@ -102,13 +103,40 @@ def full(name: str, sizes: tuple[int, ...]) -> Fabric:
 def hub(name: str, sizes: tuple[int, ...]) -> Fabric:
     """Return NPUs around one switch: 50 GB/s and 0.5 us a link."""
     (count,) = sizes
-    return _hub(name, count, 50 * _GB, Fraction(1, 2) * _US)
+    return _hub(name, count, 50 * _GB, Fraction(1, 2) * _US, _IDEAL)
 
 
-def _hub(name: str, count: int, bandwidth: int, latency: Fraction) -> Fabric:
+def _hub(name: str, count: int, bandwidth: int, latency: Fraction, costs: Costs) -> Fabric:
     nodes = (*_npus(count), Node("switch", "switch"))
     links = tuple(Link(*ends, bandwidth, latency) for npu in range(count) for ends in ((npu, count), (count, npu)))
-    return Fabric(name, nodes, links, in_catalog=True, symmetries=_all_alike(count, len(nodes)))
+    alike = _all_alike(count, len(nodes))
+    return Fabric(name, nodes, links, in_catalog=True, symmetries=alike, costs=costs)
+
+
+_IDEAL = Costs(in_network=Fraction(1))
+
+_NVLINK = {
+    # Usable bytes/s of an NVLink in NCCL's tuning, links a GPU, and the part that in-switch all-reduce reaches:
+    # NVLS efficiency x 5/6, the ratio by which the tuning turns an NVLS bus bandwidth into one of the algorithm.
+    "a100": (20_000_000_000, 12, None),
+    "h100": (20_600_000_000, 18, Fraction(85, 100) * Fraction(5, 6)),
+    "h200": (20_600_000_000, 18, Fraction(85, 100) * Fraction(5, 6)),
+    "b200": (40_100_000_000, 18, Fraction(74, 100) * Fraction(5, 6)),
+}
+
+
+def nvswitch_box(name: str, sizes: tuple[int, ...]) -> Fabric:
+    """Return a box of GPUs on NVSwitch with the bandwidth that collectives reach: ``h100:8``, ``b200:8``, ...
+
+    Usable NVLink bandwidth a link and direction, 3.4 us a hop of two links (protocol Simple), and the efficiency of
+    in-switch reduction are those of NCCL's tuning model (src/graph/tuning.cc and src/graph/topo.h of its source). Measured
+    bus bandwidths of large all-reduces, GB/s: 8 x H100 about 370 by rings and 480 in the switches, 8 x H200 475, 8 x B200 830.
+    """
+    (count,) = sizes
+    if count > 8:
+        raise InvalidInput(f"fabric {name!r}: such a box has at most 8 GPUs")
+    width, links, share = _NVLINK[name.partition(":")[0]]
+    return _hub(name, count, width * links, Fraction(17, 10) * _US, Costs(in_network=share))
 
 
 def _all_alike(seats: int, nodes: int) -> tuple[tuple[int, ...], ...]:
@@ -132,7 +160,8 @@ def nvl72(name: str, sizes: tuple[int, ...]) -> Fabric:
     links = []
     for gpu, plane in itertools.product(range(gpus), range(gpus, gpus + planes)):
         links += [Link(gpu, plane, 50 * _GB, Fraction(1, 2) * _US), Link(plane, gpu, 50 * _GB, Fraction(1, 2) * _US)]
-    return Fabric(name, nodes, links, "planes", in_catalog=True, symmetries=_all_alike(gpus, len(nodes)))
+    alike = _all_alike(gpus, len(nodes))
+    return Fabric(name, nodes, links, "planes", in_catalog=True, symmetries=alike, costs=_IDEAL)
 
 
 _DGX1_PAIRS = {
@@ -176,7 +205,14 @@ def fred20(name: str, sizes: tuple[int, ...]) -> Fabric:
         "switches taken whole: routability through their micro-switches is not checked, collectives are endpoint rings"
     )
     return Fabric(
-        name, nodes, links, "up-down", in_catalog=True, symmetries=_fred20_symmetries(nodes, links), note=note
+        name,
+        nodes,
+        links,
+        "up-down",
+        in_catalog=True,
+        symmetries=_fred20_symmetries(nodes, links),
+        note=note,
+        costs=_IDEAL,
     )
 
 
@@ -203,6 +239,10 @@ CATALOG: dict[str, Entry] = {
     "hub": Entry("hub:N", "hub:16", "NPUs around one switch, 50 GB/s, 0.5 us", hub),
     "dgx1": Entry("dgx1", "dgx1", "8 V100, hybrid cube mesh of NVLinks (25 GB/s each), 0.7 us", dgx1),
     "nvl72": Entry("nvl72", "nvl72", "72 GPUs striped over 18 NVSwitch planes, 50 GB/s a link, 0.5 us", nvl72),
+    "a100": Entry("a100:N", "a100:8", "N A100 on NVSwitch, 240 GB/s usable, 3.4 us a hop", nvswitch_box),
+    "h100": Entry("h100:N", "h100:8", "N H100 on NVSwitch, 370.8 GB/s usable, in-switch reduction", nvswitch_box),
+    "h200": Entry("h200:N", "h200:8", "N H200 on NVSwitch, 370.8 GB/s usable, in-switch reduction", nvswitch_box),
+    "b200": Entry("b200:N", "b200:8", "N B200 on NVSwitch, 721.8 GB/s usable, in-switch reduction", nvswitch_box),
     "fred-20": Entry("fred-20", "fred-20", "FRED's 20 NPUs under 5 L1 switches and one L2, 3 TB/s an NPU", fred20),
 }
 

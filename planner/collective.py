@@ -7,6 +7,7 @@ all-gather and reduce-scatter p shards of n/p; all-to-all p blocks of n/p.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 PATTERNS = (
     "all-reduce",
@@ -81,3 +82,28 @@ def direct_edge_bytes(pattern: str, ranks: int, size: Fraction) -> Fraction:
     if pattern != "all-to-all":
         raise ValueError(f"no direct algorithm for {pattern!r} here")
     return size / ranks
+
+
+def postcondition_of(pattern: str, rank: Any, shard: Any, ranks: int) -> tuple[Any, Any, bool]:
+    """Return for ranks and shards (arrays that broadcast) who has them at first, who must end with them, and if summed.
+
+    As :func:`precondition` and :func:`postcondition`, chunk by chunk; an all-to-all's shard is sender x ranks + receiver.
+    """
+    everyone = (rank >= 0) & (shard >= 0)
+    if pattern == "all-reduce":
+        return everyone, everyone, True
+    if pattern == "reduce-scatter":
+        return everyone, (rank == shard) & everyone, True
+    if pattern == "reduce":
+        return everyone, (rank == 0) & everyone, True
+    if pattern == "all-gather":
+        return (rank == shard) & everyone, everyone, False
+    if pattern == "broadcast":
+        return (rank == 0) & everyone, everyone, False
+    if pattern == "all-to-all":
+        return (rank == shard // ranks) & everyone, (rank == shard % ranks) & everyone, False
+    if pattern == "gather":
+        return (rank == shard) & everyone, (rank == 0) & everyone, False
+    if pattern == "scatter":
+        return (rank == 0) & everyone, (rank == shard) & everyone, False
+    raise ValueError(f"unknown pattern {pattern!r}")

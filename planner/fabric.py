@@ -6,12 +6,15 @@ latencies exact seconds, so that loads and times are computed without rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from fabric_plan.planner.costs import Costs, Protocol
 from fabric_plan.planner.errors import InvalidInput
+from fabric_plan.planner.units import format_bandwidth, format_time
 
 KINDS = ("npu", "switch", "io")
 
@@ -35,7 +38,7 @@ class Link:
     """A directed link between two node ids.
 
     ``bandwidth`` is in bytes/s, over all ``multiplicity`` parallel links together (a fraction is a link slower than the
-    fabric's usual one); ``latency`` is in seconds.
+    fabric's usual one); ``latency`` is in seconds. ``kind`` names the class of links that it belongs to (nvlink, nic).
     """
 
     source: int
@@ -43,6 +46,7 @@ class Link:
     bandwidth: int
     latency: Fraction
     multiplicity: int | Fraction = 1
+    kind: str = ""
 
 
 class Fabric:
@@ -64,6 +68,8 @@ class Fabric:
         Generators of a group of node permutations that map links to equal links and routes to routes.
     note
         A remark for the reader (source, assumption).
+    costs
+        What collectives cost beyond the links.
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class Fabric:
         in_catalog: bool = False,
         symmetries: Sequence[Sequence[int]] = (),
         note: str = "",
+        costs: Costs | None = None,
     ) -> None:
         self.name = name
         self.nodes = tuple(nodes)
@@ -86,13 +93,14 @@ class Fabric:
         self.in_catalog = in_catalog
         self.symmetries = tuple(map(tuple, symmetries))
         self.note = note
+        self.costs = costs or Costs()
         self._check()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Fabric):
             return NotImplemented
-        mine = (self.name, self.routing, self.shape, self.nodes, self.links)
-        return mine == (other.name, other.routing, other.shape, other.nodes, other.links)
+        mine = (self.name, self.routing, self.shape, self.nodes, self.links, self.costs)
+        return mine == (other.name, other.routing, other.shape, other.nodes, other.links, other.costs)
 
     def __hash__(self) -> int:
         return hash((self.name, self.routing, len(self.nodes), len(self.links)))
@@ -169,6 +177,61 @@ class Fabric:
         up = {frozenset(self.links[link].target for link in self.outgoing[node]) for node in self.seats}
         down = {frozenset(self.links[link].source for link in self.incoming[node]) for node in self.seats}
         return frozenset(up | down)
+
+    @cached_property
+    def link_classes(self) -> dict[str, tuple[int, ...]]:
+        """Links that are alike, by the name of their class: their kind, or bandwidth and latency; the widest first."""
+        found: dict[str, list[int]] = {}
+        for index in sorted(range(len(self.links)), key=lambda one: (-self.links[one].bandwidth, one)):
+            link = self.links[index]
+            found.setdefault(link.kind or f"{format_bandwidth(link.bandwidth)} {format_time(link.latency)}", []).append(
+                index
+            )
+        return {name: tuple(sorted(members)) for name, members in found.items()}
+
+    @cached_property
+    def latency_units(self) -> tuple[int, tuple[int, ...]]:
+        """Ticks in a second, and the latency of each link in ticks."""
+        values = {id(link.latency): link.latency for link in self.links}
+        unit = math.lcm(*(latency.denominator for latency in values.values()))
+        ticks = {key: int(latency * unit) for key, latency in values.items()}
+        return unit, tuple(ticks[id(link.latency)] for link in self.links)
+
+    def for_size(self, size: Fraction | int) -> Fabric:
+        """Return the fabric as a collective of so many bytes sees it: with the protocol that applies, if there is one."""
+        protocol = self.costs.protocol(size)
+        return self if protocol is None else self._under(protocol)
+
+    def _under(self, protocol: Protocol) -> Fabric:
+        if protocol.name not in self._variants:
+            links = list(self.links)
+            for name, members in self.link_classes.items():
+                for index in members:
+                    links[index] = replace(
+                        links[index],
+                        bandwidth=protocol.bandwidth.get(name, links[index].bandwidth),
+                        latency=protocol.latency.get(name, links[index].latency),
+                    )
+            costs = Costs(fixed=protocol.fixed, gamma=self.costs.gamma, in_network=self.costs.in_network)
+            self._variants[protocol.name] = self.changed(links=links, costs=costs)
+        return self._variants[protocol.name]
+
+    @cached_property
+    def _variants(self) -> dict[str, Fabric]:
+        return {}
+
+    def changed(self, *, links: Sequence[Link] | None = None, costs: Costs | None = None, name: str = "") -> Fabric:
+        """Return the same nodes and routes with other links (in the same places) or costs; no longer from the catalog."""
+        return Fabric(
+            name or self.name,
+            self.nodes,
+            self.links if links is None else links,
+            self.routing,
+            shape=self.shape,
+            symmetries=self.symmetries if links is None else (),
+            note=self.note,
+            costs=self.costs if costs is None else costs,
+        )
 
     def diameter(self) -> int | None:
         """Return the most links between two seats; None when some pair has no path."""

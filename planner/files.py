@@ -17,7 +17,7 @@ import tempfile
 import zlib
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -28,6 +28,11 @@ from fabric_plan.planner.formats import graph_json
 from fabric_plan.planner.parallelism import Strategy
 from fabric_plan.planner.plan import PlacementPlan, Plan
 from fabric_plan.planner.problem import Problem
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.schedule import SchedulePlan
+
+    AnyPlan = PlacementPlan | SchedulePlan
 
 PLAN_SCHEMA = "fabric-plan/plan/1"
 PROBLEM_SCHEMA = "fabric-plan/problem/1"
@@ -64,6 +69,8 @@ def _encode_hook(value: object) -> Any:
         return str(value)
     if isinstance(value, Fabric):
         return value.name if value.in_catalog else msgspec.to_builtins(graph_json.to_graph(value))
+    if hasattr(value, "to_lists"):
+        return value.to_lists()
     raise NotImplementedError(f"{type(value).__name__} cannot be written to a file")
 
 
@@ -85,6 +92,8 @@ def _decode_hook(kind: type, value: Any) -> Any:
             return graph_json.from_graph(msgspec.convert(value, graph_json.GraphFile))
         except msgspec.ValidationError as error:
             raise ValueError(f"not a graph: {error}") from None  # a plain error, so that its path is told
+    if hasattr(kind, "from_lists"):
+        return kind.from_lists(value)
     raise NotImplementedError(kind)
 
 
@@ -213,10 +222,10 @@ def dump(document: dict[str, Any]) -> bytes:
     return b"{\n" + b",\n".join(rows) + b"\n}\n"
 
 
-def read_plan(path: Path | str) -> tuple[PlacementPlan, list[str]]:
+def read_plan(path: Path | str) -> tuple[AnyPlan, list[str]]:
     """Read a plan file and return (plan, faults of the file itself, such as a digest that does not match).
 
-    Placement is the one family whose plans have files so far.
+    Placements and schedules are the families whose plans have files so far.
 
     Raises
     ------
@@ -226,18 +235,17 @@ def read_plan(path: Path | str) -> tuple[PlacementPlan, list[str]]:
     return parse_plan(read_bytes(path), str(path))
 
 
-def parse_plan(data: bytes, where: str) -> tuple[PlacementPlan, list[str]]:
+def parse_plan(data: bytes, where: str) -> tuple[AnyPlan, list[str]]:
     """Read a plan from bytes; ``where`` names them in errors. See :func:`read_plan`."""
     document = _document(data, where, PLAN_SCHEMA)
-    kinds = {"placement": PlacementPlan}
     family = document.pop("family", None)
-    if not isinstance(family, str) or family not in kinds:
-        raise InvalidPlan(f"{where}: family {family!r}: expected {', '.join(kinds)}")
+    if family not in ("placement", "schedule"):
+        raise InvalidPlan(f"{where}: family {family!r}: expected placement, schedule")
     stated = document.pop("digest", None)
     if not isinstance(stated, str):
         raise InvalidPlan(f"{where}: $.digest: missing; every plan file carries one")
     try:
-        plan = decode(document, kinds[family])
+        plan = decode(document, _plan_type(family))
     except FabricPlanError as error:
         raise InvalidPlan(f"{where}: {error}") from None
     whole = {"schema": PLAN_SCHEMA, "family": family, **document}
@@ -247,6 +255,14 @@ def parse_plan(data: bytes, where: str) -> tuple[PlacementPlan, list[str]]:
             "digest: the content was altered after the plan was written, so its bound and baselines cannot be trusted"
         )
     return plan, faults
+
+
+def _plan_type(family: str) -> type[AnyPlan]:
+    if family == "placement":
+        return PlacementPlan
+    from fabric_plan.planner.schedule import SchedulePlan  # brings arrays along, which placements do without
+
+    return SchedulePlan
 
 
 def write_problem(problem: Problem, path: Path | str) -> None:

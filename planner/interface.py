@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.metadata import entry_points
-from typing import Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 import msgspec
 
 from fabric_plan.planner.errors import InvalidInput, PlanRejected, suggest
 from fabric_plan.planner.plan import PlacementPlan, Plan
-from fabric_plan.planner.problem import PlacementProblem, Problem
+from fabric_plan.planner.problem import PlacementProblem, Problem, ScheduleProblem
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.schedule import SchedulePlan
 
 GROUP = "fabric_plan.planners"
 
@@ -123,6 +126,16 @@ def plan(
 
 @overload
 def plan(
+    problem: ScheduleProblem,
+    *,
+    planner: str = "auto",
+    budget: Budget | None = None,
+    on_progress: OnProgress | None = None,
+) -> SchedulePlan: ...
+
+
+@overload
+def plan(
     problem: Problem,
     *,
     planner: str = "auto",
@@ -169,12 +182,20 @@ def plan(
 
 def validate(plan: PlanT) -> tuple[PlanT, list[str]]:
     """Simulate a plan and return (the plan with the simulator's report, violations): no violation means valid."""
-    if not isinstance(plan, PlacementPlan):
-        raise InvalidInput(f"plans of the family {plan.family} have no checker in this version")
-    from fabric_plan.planner.simulator.placement import check
+    report: Any
+    if plan.family == "placement":
+        from fabric_plan.planner.simulator import placement
 
-    report, faults = check(plan)
-    return (msgspec.structs.replace(plan, report=report) if report is not None else plan), faults
+        report, faults = placement.check(cast(PlacementPlan, plan))
+    elif plan.family == "schedule":
+        from fabric_plan.planner.simulator import schedule
+
+        report, faults = schedule.check(cast("SchedulePlan", plan))
+    else:
+        raise InvalidInput(f"plans of the family {plan.family} have no checker in this version")
+    if report is not None:
+        plan = msgspec.structs.replace(plan, report=report)  # type: ignore[type-var]  # every plan is a structure
+    return plan, faults
 
 
 @contextlib.contextmanager

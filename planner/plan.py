@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
 
-from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, ScheduleProblem
+from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem
 from fabric_plan.planner.simulator.report import PlacementReport
 
 
@@ -145,17 +145,12 @@ class BalancePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     certificate: Certificate
 
 
-class SchedulePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Transfers as columns of equal length: job, chunk, link id and start time in seconds."""
+class Plan(Protocol):
+    """What the plans of all families have; those of schedules are in :mod:`fabric_plan.planner.schedule`."""
 
-    family: ClassVar[str] = "schedule"
+    family: ClassVar[str]
 
-    problem: ScheduleProblem
-    jobs: tuple[int, ...]
-    chunks: tuple[int, ...]
-    links: tuple[int, ...]
-    starts: tuple[Fraction, ...]
-    certificate: Certificate
-
-
-Plan = PlacementPlan | RoutingPlan | BalancePlan | SchedulePlan
+    @property
+    def certificate(self) -> Certificate:
+        """Status, values and bounds."""
+        ...

@@ -6,7 +6,7 @@ names its path. Collective sizes are exact fractions of bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -295,13 +295,22 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class ScheduleProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When each chunk of one or several concurrent collectives crosses each link."""
+    """When each chunk of one or several concurrent collectives crosses each link.
+
+    Parameters
+    ----------
+    chunks
+        Into how many chunks an algorithm that sends them one after another cuts the data; None: as many as suit it.
+    slots
+        How many chunks a switch that reduces can have under way; None: no limit.
+    """
 
     family: ClassVar[str] = "schedule"
 
     fabric: Fabric
     jobs: tuple[Job, ...]
-    chunks: int = 1
+    chunks: int | None = None
+    slots: int | None = None
     objective: Literal["latency", "bandwidth", "time"] = "time"
 
     def __post_init__(self) -> None:
@@ -310,8 +319,34 @@ class ScheduleProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             for seat in job.group:
                 if not 0 <= seat < seats:
                     raise InvalidProblem(f"job {index}: seat {seat} does not exist: seats go from 0 to {seats - 1}")
-        if self.chunks < 1:
-            raise InvalidProblem("schedule: there must be at least one chunk")
+        if (self.chunks is not None and self.chunks < 1) or (self.slots is not None and self.slots < 1):
+            raise InvalidProblem("schedule: there must be at least one chunk, and one slot")
+
+    @classmethod
+    def of(
+        cls,
+        fabric: Fabric | str,
+        pattern: str,
+        size: Fraction | int | str,
+        *,
+        group: Sequence[int] | None = None,
+        chunks: int | None = None,
+        slots: int | None = None,
+        release: Fraction = Fraction(0),
+    ) -> ScheduleProblem:
+        """Make the problem of one collective from names, as the command line does; the group is all seats by default."""
+        from fabric_plan.planner.files import load_fabric
+        from fabric_plan.planner.units import parse_size
+
+        fabric = load_fabric(fabric) if isinstance(fabric, str) else fabric
+        size = parse_size(size) if isinstance(size, str) else Fraction(size)
+        seats = tuple(range(len(fabric.seats))) if group is None else tuple(group)
+        return cls(
+            fabric=fabric,
+            jobs=(Job(pattern=pattern, group=seats, size=size, release=release),),
+            chunks=chunks,
+            slots=slots,
+        )
 
 
 Problem = PlacementProblem | RoutingProblem | BalanceProblem | ScheduleProblem

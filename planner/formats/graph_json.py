@@ -1,7 +1,8 @@
 """Plain graph files: ``{"name", "note", "nodes": [{"id", "kind"}], "links": [{"src", "dst", "cap", "bw_GBps", "lat_us"}]}``.
 
 ``bw_GBps`` (1e9 bytes/s) is the total over ``cap`` parallel links. A node's kind is gpu (or npu), switch or io. ``lat_us`` may be a fraction in a
-string, "1/3". Optional: ``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; shortest otherwise), ``"shape"`` and a node's ``"name"``.
+string, "1/3". Optional: ``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; shortest otherwise), ``"shape"``, ``"costs"``
+(see :mod:`fabric_plan.planner.costs`), a node's ``"name"`` and a link's ``"class"``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from fabric_plan.planner.costs import Costs, Protocol
 from fabric_plan.planner.errors import InvalidInput
 from fabric_plan.planner.fabric import Fabric, Link, Node
 from fabric_plan.planner.paths import RULES
@@ -29,14 +31,40 @@ class GraphNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     name: str = ""
 
 
-class GraphLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class GraphLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A directed link as the file has it."""
 
     src: int
     dst: int
     bw_GBps: float  # noqa: N815 (the file's own spelling)
-    cap: float | str = 1
-    lat_us: float | str = 0.0
+    cap: float | str = msgspec.field(default_factory=lambda: 1)  # written even where it is the default
+    lat_us: float | str = msgspec.field(default_factory=lambda: 0.0)
+    kind: str = msgspec.field(name="class", default="")
+
+
+class GraphClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a protocol makes of a class of links."""
+
+    bw_GBps: float | None = None  # noqa: N815
+    lat_us: float | str | None = None
+
+
+class GraphProtocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A protocol as the file has it."""
+
+    name: str
+    max_bytes: int | str | None = None
+    fixed_us: float | str = 0
+    classes: dict[str, GraphClass] = {}
+
+
+class GraphCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """Costs as the file has them; see :class:`fabric_plan.planner.costs.Costs`."""
+
+    fixed_us: float | str = 0
+    gamma_ps_per_byte: float | str = 0
+    in_network: float | str | None = None
+    protocols: list[GraphProtocol] = []
 
 
 class GraphFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -48,6 +76,7 @@ class GraphFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     note: str = ""
     routing: str = "shortest"
     shape: list[int] = []
+    costs: GraphCosts | None = None
     switch_rule: str = ""
 
 
@@ -79,9 +108,34 @@ def from_graph(graph: GraphFile) -> Fabric:
         latency = _exact(f"{where}: links[{index}].lat_us", link.lat_us) / 10**6
         parallel = _exact(f"{where}: links[{index}].cap", link.cap)
         ends = position[link.src], position[link.dst]
-        links.append(Link(*ends, round(bandwidth), latency, int(parallel) if parallel.denominator == 1 else parallel))
+        many = int(parallel) if parallel.denominator == 1 else parallel
+        links.append(Link(*ends, round(bandwidth), latency, many, link.kind))
     _check_grid(where, graph, sum(node.kind == "npu" for node in nodes))
-    return Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note)
+    costs = _costs(f"{where}: costs", graph.costs) if graph.costs is not None else None
+    return Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note, costs=costs)
+
+
+def _costs(where: str, costs: GraphCosts) -> Costs:
+    protocols = []
+    for one in costs.protocols:
+        at = f"{where}.protocols.{one.name}"
+        widths = {name: value.bw_GBps for name, value in one.classes.items() if value.bw_GBps is not None}
+        waits = {name: value.lat_us for name, value in one.classes.items() if value.lat_us is not None}
+        protocols.append(
+            Protocol(
+                name=one.name,
+                max_size=None if one.max_bytes is None else _exact(f"{at}.max_bytes", one.max_bytes),
+                fixed=_exact(f"{at}.fixed_us", one.fixed_us) / 10**6,
+                bandwidth={name: round(_exact(f"{at}.bw_GBps", value) * 10**9) for name, value in widths.items()},
+                latency={name: _exact(f"{at}.lat_us", value) / 10**6 for name, value in waits.items()},
+            )
+        )
+    return Costs(
+        fixed=_exact(f"{where}.fixed_us", costs.fixed_us) / 10**6,
+        gamma=_exact(f"{where}.gamma_ps_per_byte", costs.gamma_ps_per_byte) / 10**12,
+        in_network=None if costs.in_network is None else _exact(f"{where}.in_network", costs.in_network),
+        protocols=tuple(protocols),
+    )
 
 
 def _exact(where: str, value: float | str) -> Fraction:
@@ -122,12 +176,41 @@ def to_graph(fabric: Fabric) -> GraphFile:
                 cap=_plain(Fraction(link.multiplicity)),
                 bw_GBps=link.bandwidth / 1e9,
                 lat_us=_plain(link.latency * 10**6),
+                kind=link.kind,
             )
             for link in fabric.links
         ],
         routing=fabric.routing,
         shape=list(fabric.shape),
+        costs=_to_costs(fabric.costs) if fabric.costs != Costs() else None,
     )
+
+
+def _to_costs(costs: Costs) -> GraphCosts:
+    return GraphCosts(
+        fixed_us=_plain(costs.fixed * 10**6),
+        gamma_ps_per_byte=_plain(costs.gamma * 10**12),
+        in_network=None if costs.in_network is None else _plain(costs.in_network),
+        protocols=[
+            GraphProtocol(
+                name=one.name,
+                max_bytes=None if one.max_size is None else _whole(one.max_size),
+                fixed_us=_plain(one.fixed * 10**6),
+                classes={
+                    name: GraphClass(
+                        bw_GBps=one.bandwidth[name] / 1e9 if name in one.bandwidth else None,
+                        lat_us=_plain(one.latency[name] * 10**6) if name in one.latency else None,
+                    )
+                    for name in sorted({*one.bandwidth, *one.latency})
+                },
+            )
+            for one in costs.protocols
+        ],
+    )
+
+
+def _whole(value: Fraction) -> int | str:
+    return int(value) if value.denominator == 1 else str(value)
 
 
 def _plain(value: Fraction) -> float | str:

@@ -53,3 +53,40 @@ class PlacementReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     hops: int
     phases: tuple[PhaseReport, ...]
     together: PhaseReport
+
+
+class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of the critical path: what kind of cost, and how many seconds of it."""
+
+    name: str
+    seconds: Fraction
+
+
+class ScheduleReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When a schedule finishes, and what it waits for.
+
+    Parameters
+    ----------
+    seconds
+        When the last transfer has finished, with the fabric's fixed cost; None where some never finish.
+    rounding
+        Largest relative error of a duration in the simulation's ticks; 0 where all are exact.
+    discipline
+        How links serve.
+    data
+        How the data was checked: ``every order`` or ``in steps``.
+    terms
+        The critical path by kind of cost; they add up to ``seconds``.
+    links, busy, carried
+        Columns: every link that carries something, for how many seconds, and how many bytes.
+    """
+
+    seconds: Fraction | None
+    rounding: float
+    discipline: str
+    data: str
+    transfers: int
+    terms: tuple[Term, ...]
+    links: tuple[int, ...]
+    busy: tuple[Fraction, ...]
+    carried: tuple[Fraction, ...]

@@ -1,0 +1,1 @@
+"""Schedules of collectives: the standard algorithms, and what bounds them."""

@@ -1,0 +1,89 @@
+"""Lower bounds on the time of a collective, for any algorithm on the fabric.
+
+Each holds because bytes have to leave or reach some node over that node's own links, and the last of them still has the
+latency of a path before or after it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from fractions import Fraction
+
+from fabric_plan.models.schedule.group import Group
+from fabric_plan.planner.fabric import Fabric
+
+RANKS_TRIED = 16
+"""Each rank gives a bound of its own; no more than so many, evenly spread, are looked at."""
+
+
+def distances(fabric: Fabric, source: int, *, backwards: bool = False) -> list[Fraction | None]:
+    """Return the least latency from a node to each other (or from each other to it), in seconds; None: no path."""
+    unit, wait = fabric.latency_units
+    best: dict[int, int] = {source: 0}
+    queue = [(0, source)]
+    while queue:
+        far, node = heapq.heappop(queue)
+        if far > best[node]:
+            continue
+        for index in fabric.incoming[node] if backwards else fabric.outgoing[node]:
+            link = fabric.links[index]
+            after, total = link.source if backwards else link.target, far + wait[index]
+            if after not in best or total < best[after]:
+                best[after] = total
+                heapq.heappush(queue, (total, after))
+    return [Fraction(best[node], unit) if node in best else None for node in range(len(fabric.nodes))]
+
+
+def time_bound(group: Group) -> tuple[Fraction, str]:
+    """Return a lower bound on the time of a collective in seconds, and in words where it comes from."""
+    fabric = group.fabric.for_size(group.job.size)
+    nodes = group.nodes.tolist()
+    out = [sum(fabric.links[link].bandwidth for link in fabric.outgoing[node]) for node in nodes]
+    into = [sum(fabric.links[link].bandwidth for link in fabric.incoming[node]) for node in nodes]
+    size, ranks, pattern = group.job.size, group.size, group.job.pattern
+    part = size * (ranks - 1) / ranks
+    # What each rank must send and receive at least, and how far the last of it has to go.
+    sends = {"all-reduce": size, "reduce": size, "reduce-scatter": part, "all-gather": size / ranks, "all-to-all": part}
+    takes = {
+        "all-reduce": size,
+        "broadcast": size,
+        "all-gather": part,
+        "reduce-scatter": size / ranks,
+        "all-to-all": part,
+    }
+    candidates: list[tuple[Fraction, str]] = []
+    some = set(nodes[:: -(-ranks // RANKS_TRIED)])
+    fixed = fabric.costs.fixed
+    for rank, node in enumerate(nodes):
+        if node not in some:
+            continue
+        ahead, behind = distances(fabric, node), distances(fabric, node, backwards=True)
+        others = [other for other in nodes if other != node]
+        reach = [one for one in (ahead[other] for other in others) if one is not None]
+        comes = [one for one in (behind[other] for other in others) if one is not None]
+        if len(reach) < len(others) or len(comes) < len(others):
+            continue
+        root = pattern in ("broadcast", "reduce")
+        if out[rank] and (pattern in sends and not (root and rank == 0)):
+            far = max(reach) if pattern in ("all-reduce", "all-gather") else min(reach)
+            value = sends[pattern] / out[rank] + (ahead[nodes[0]] or 0 if root else far)
+            candidates.append((value, f"{sends[pattern]} bytes must leave {fabric.nodes[node].name}"))
+        if into[rank] and pattern in takes and not (root and rank == 0):
+            far = behind[nodes[0]] or Fraction(0) if root else min(comes)
+            if pattern == "all-reduce":
+                far = max(comes)
+            candidates.append(
+                (takes[pattern] / into[rank] + far, f"{takes[pattern]} bytes must reach {fabric.nodes[node].name}")
+            )
+        if rank == 0 and pattern == "broadcast" and out[0]:
+            candidates.append((size / out[0] + max(reach), f"{size} bytes must leave the root"))
+        if rank == 0 and pattern == "reduce" and into[0]:
+            candidates.append((size / into[0] + max(comes), f"{size} bytes must reach the root"))
+    if pattern == "all-reduce" and fabric.costs.in_network is None:
+        least = min(
+            (fabric.links[link].latency for node in nodes for link in fabric.outgoing[node]), default=Fraction(0)
+        )
+        total = 2 * (ranks - 1) * size / sum(out) + least if sum(out) else Fraction(0)
+        candidates.append((total, "2 (p - 1) partial results of each byte must be sent, as only ranks reduce"))
+    value, reason = max(candidates, key=lambda one: one[0], default=(Fraction(0), "nothing"))
+    return value + fixed, f"time: {reason}, over its own links, with the latency that is left"

@@ -1,0 +1,190 @@
+"""The planners of schedules: one for each standard algorithm, and the best of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fabric_plan.models.schedule import direct as _direct
+from fabric_plan.models.schedule import in_network as _in_network
+from fabric_plan.models.schedule import rings, trees
+from fabric_plan.models.schedule.bounds import time_bound
+from fabric_plan.models.schedule.group import Group
+from fabric_plan.planner.errors import InvalidInput, InvalidProblem, LimitReached
+from fabric_plan.planner.interface import Budget, OnProgress, Progress
+from fabric_plan.planner.plan import Baseline, Certificate, Key, Status
+from fabric_plan.planner.problem import Problem, ScheduleProblem
+from fabric_plan.planner.schedule import Columns, SchedulePlan
+from fabric_plan.planner.simulator.schedule import simulate
+
+_ALL = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all")
+_SHARDED = ("all-reduce", "all-gather", "reduce-scatter")
+_ROOTED = ("broadcast", "reduce")
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A standard algorithm: what it can do, and whether it cuts the data into chunks that follow one another."""
+
+    patterns: tuple[str, ...]
+    build: Callable[[Columns, Group, int], list[int]]
+    pipelined: bool = False
+
+
+ALGORITHMS = {
+    "ring": Algorithm(_SHARDED, rings.ring),
+    "double-ring": Algorithm(_SHARDED, rings.double_ring),
+    "chain": Algorithm(_ROOTED, rings.chain, pipelined=True),
+    "recursive-doubling": Algorithm(("all-reduce", "all-gather"), trees.recursive_doubling),
+    "halving-doubling": Algorithm(_SHARDED, trees.halving_doubling),
+    "binomial-tree": Algorithm(("all-reduce", *_ROOTED), trees.binomial_tree),
+    "double-binary-tree": Algorithm(("all-reduce", *_ROOTED), trees.double_binary_tree, pipelined=True),
+    "direct": Algorithm((*_SHARDED, "all-to-all"), _direct.direct),
+    "dimension-wise": Algorithm(_SHARDED, rings.dimension_wise),
+    "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
+    "in-network": Algorithm((*_SHARDED, *_ROOTED), _in_network.in_network, pipelined=True),
+}
+
+
+def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
+    """Return an algorithm's schedule, simulated, with the bound that holds for any.
+
+    Raises
+    ------
+    InvalidProblem
+        When the algorithm does not do the collective, or the fabric does not suit it.
+    InvalidInput
+        When there would be too many transfers to hold.
+    """
+    if len(problem.jobs) != 1:
+        raise InvalidProblem(f"{name}: it schedules one collective, the problem has {len(problem.jobs)}")
+    algorithm, job = ALGORITHMS[name], problem.jobs[0]
+    if job.pattern not in algorithm.patterns:
+        fitting = ", ".join(one for one, other in ALGORITHMS.items() if job.pattern in other.patterns)
+        raise InvalidProblem(f"{name}: no such algorithm for {job.pattern}: {fitting or 'none'} do it")
+    group = Group(problem.fabric.for_size(job.size), job)
+    chunks = problem.chunks if problem.chunks is not None else _chunks(name, group) if algorithm.pipelined else 1
+    columns = Columns()
+    if name == "in-network":
+        shards = _in_network.in_network(columns, group, chunks, problem.slots)
+    else:
+        shards = algorithm.build(columns, group, chunks)
+    draft = SchedulePlan(
+        problem=problem,
+        algorithm=name,
+        shards=tuple(shards),
+        transfers=columns.transfers(),
+        certificate=Certificate(status=Status.UNKNOWN, keys=()),
+    )
+    return certified(draft, name)
+
+
+def certified(draft: SchedulePlan, planner: str, baselines: tuple[Baseline, ...] = ()) -> SchedulePlan:
+    """Return a schedule with its simulated time and the bound."""
+    import msgspec
+
+    report = simulate(draft).report
+    if report.seconds is None:
+        raise InvalidProblem(f"{planner}: its transfers wait for one another for ever")
+    bound, proof = time_bound(Group(draft.problem.fabric, draft.problem.jobs[0]))
+    key = Key(name="time", value=report.seconds, bound=bound, unit="s")
+    status = Status.OPTIMAL if key.closed else Status.FEASIBLE
+    certificate = Certificate(status=status, keys=(key,), proof=(proof,))
+    return msgspec.structs.replace(draft, certificate=certificate, report=report, planner=planner, baselines=baselines)
+
+
+def _chunks(name: str, group: Group) -> int:
+    """Return how many chunks balance the time to fill a pipeline and the latency of each: sqrt(depth n / (alpha B))."""
+    depth = group.size if name == "chain" else 2 * max(1, (group.size - 1).bit_length())
+    size, wait = group.job.size, group.latency
+    if wait == 0:
+        return 256
+    best = math.sqrt(float(depth * size / (wait * group.bandwidth)))
+    return int(min(max(2, 2 * round(best / 2)), 1024))
+
+
+def applicable(problem: ScheduleProblem) -> tuple[dict[str, SchedulePlan], dict[str, str]]:
+    """Return the schedules of all algorithms that suit a problem, and why the others do not."""
+    found, refused = {}, {}
+    for name, algorithm in ALGORITHMS.items():
+        if problem.jobs[0].pattern not in algorithm.patterns:
+            continue
+        try:
+            found[name] = schedule_of(problem, name)
+        except InvalidInput as error:
+            refused[name] = str(error).partition(": ")[2] or str(error)
+    return found, refused
+
+
+class _Planner:
+    name = ""
+
+    def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> SchedulePlan:
+        """Return the algorithm's schedule."""
+        assert isinstance(problem, ScheduleProblem)
+        plan = schedule_of(problem, self.name)
+        key = plan.certificate.keys[0]
+        on_progress(Progress(budget.elapsed, key.value, key.bound, "s", self.name))
+        return _timed(plan, budget)
+
+
+def _timed(plan: SchedulePlan, budget: Budget) -> SchedulePlan:
+    import msgspec
+
+    seconds = None if budget.deterministic else budget.elapsed
+    return msgspec.structs.replace(plan, seed=budget.seed, seconds=seconds)
+
+
+def _planner(algorithm: str) -> type[_Planner]:
+    return type(f"{algorithm.title().replace('-', '')}Planner", (_Planner,), {"name": algorithm})
+
+
+RingPlanner = _planner("ring")
+DoubleRingPlanner = _planner("double-ring")
+ChainPlanner = _planner("chain")
+RecursiveDoublingPlanner = _planner("recursive-doubling")
+HalvingDoublingPlanner = _planner("halving-doubling")
+BinomialTreePlanner = _planner("binomial-tree")
+DoubleBinaryTreePlanner = _planner("double-binary-tree")
+DirectPlanner = _planner("direct")
+DimensionWisePlanner = _planner("dimension-wise")
+HierarchicalPlanner = _planner("hierarchical")
+InNetworkPlanner = _planner("in-network")
+
+
+class AutoPlanner:
+    """The quickest of the standard algorithms, with the times of all as baselines."""
+
+    def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> SchedulePlan:
+        """Return the schedule that finishes first."""
+        import msgspec
+
+        assert isinstance(problem, ScheduleProblem)
+        if len(problem.jobs) != 1:
+            raise InvalidProblem(f"auto: it schedules one collective, the problem has {len(problem.jobs)}")
+        best: SchedulePlan | None = None
+        baselines: list[Baseline] = []
+        refused: list[str] = []
+        for name, algorithm in ALGORITHMS.items():
+            if problem.jobs[0].pattern not in algorithm.patterns:
+                continue
+            if budget.left == 0 and best is not None:
+                break
+            try:
+                plan = schedule_of(problem, name)
+            except InvalidInput as error:
+                refused.append(str(error))
+                continue
+            value: Fraction = plan.certificate.keys[0].value
+            baselines.append(Baseline(name=name, value=value))
+            if best is None or value < best.certificate.keys[0].value:
+                best = plan
+            key = best.certificate.keys[0]
+            on_progress(Progress(budget.elapsed, key.value, key.bound, "s", name))
+        if best is None:
+            if refused:
+                raise InvalidProblem(f"no algorithm suits: {'; '.join(refused)}")
+            raise LimitReached(f"there is no algorithm for {problem.jobs[0].pattern} yet")
+        return _timed(msgspec.structs.replace(best, planner="auto", baselines=tuple(baselines)), budget)
