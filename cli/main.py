@@ -11,7 +11,10 @@ import click
 
 COMMANDS = {
     "place": ("place", "Place the workers of a 3D-parallel job on a fabric's NPUs."),
-    "simulate": ("simulate", "Simulate a plan: link loads and phase times."),
+    "schedule": ("schedule", "Schedule a collective on a fabric."),
+    "simulate": ("simulate", "Simulate a plan: times, link loads, critical path, traces."),
+    "compare": ("compare", "Compare the algorithms of a collective over sizes."),
+    "calibrate": ("calibrate", "Fit a fabric's latency and bandwidth to a measured nccl-tests log."),
     "validate": ("validate", "Check a plan against every rule; exit 1 when it is not valid."),
     "show": ("show", "Draw a plan: in the terminal, or as SVG, HTML or PNG."),
     "export": ("export", "Write a plan in a form that other tools load."),
@@ -74,6 +77,8 @@ def run() -> None:
     """Run the command line; every foreseen error is one line on stderr and an exit code."""
     from fabric_plan.planner import errors
 
+    # No command multiplies matrices, and starting a thread pool for that takes longer than many commands.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = command.main(standalone_mode=False, prog_name="fabric-plan")
         sys.stdout.flush()

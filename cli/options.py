@@ -37,6 +37,29 @@ class Volumes(click.ParamType):  # type: ignore[type-arg]  # generic from click 
         return found
 
 
+class Group(click.ParamType):  # type: ignore[type-arg]
+    """Seats in order: ``0-7,12``."""
+
+    name = "seats"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the seats, in the order given."""
+        if isinstance(value, tuple):
+            return value
+        found: list[int] = []
+        for part in str(value).split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isascii() or not first.isdigit() or (dash and not (last.isascii() and last.isdigit())):
+                self.fail(f"cannot read {part!r}: expected seats, as in 0-7,12")
+            if max(len(first), len(last)) > 9:
+                self.fail(f"{part!r}: there is no such seat")
+            a, b = int(first), int(last or first)
+            if b - a > 1_000_000:
+                self.fail(f"{part!r}: more seats than any fabric has")
+            found += range(a, b + 1) if a <= b else range(a, b - 1, -1)
+        return tuple(found)
+
+
 def solving(function: Command) -> Command:
     """Add the options of every command that solves."""
     options = [
@@ -44,7 +67,7 @@ def solving(function: Command) -> Command:
             "--planner",
             default="auto",
             metavar="NAME",
-            help="auto, exact, anneal or a baseline's name.",
+            help="auto, or a method by its name.",
             show_default=True,
         ),
         click.option(

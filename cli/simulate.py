@@ -1,30 +1,179 @@
-"""``fabric-plan simulate``: what a plan's traffic does to the links, and how long it takes."""
+"""``fabric-plan simulate``: what a plan's links carry, how long it takes, and what it waits for."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fabric_plan.cli.options import talking
 
+if TYPE_CHECKING:
+    from fabric_plan.planner.plan import PlacementPlan
+    from fabric_plan.planner.schedule import SchedulePlan
+    from fabric_plan.planner.simulator.disturb import Disturbance
+    from fabric_plan.planner.simulator.service import Service
 
-@click.command("simulate", short_help="Simulate a plan: link loads and phase times.")
+
+@click.command("simulate", short_help="Simulate a plan: times, link loads, critical path, traces.")
 @click.argument("plan_file", metavar="PLAN")
+@click.option(
+    "--discipline",
+    type=click.Choice(["fifo", "fair"]),
+    default="fifo",
+    show_default=True,
+    help="First come, first served; or max-min fair shares.",
+)
+@click.option(
+    "--switching",
+    type=click.Choice(["store-forward", "cut-through"]),
+    default="store-forward",
+    show_default=True,
+    help="Relays pass on whole messages, or bytes as they come.",
+)
+@click.option(
+    "--trace", default=None, metavar="FILE", help="Write a Chrome trace (.json, .json.gz), which Perfetto opens."
+)
+@click.option(
+    "--late", multiple=True, metavar="NODE=TIME", help="A straggler: it sends nothing before, as in npu5=3ms."
+)
+@click.option("--slow", multiple=True, metavar="LINK=PART", help="A slow link, as in npu0->npu1=0.5.")
+@click.option(
+    "--fail", multiple=True, metavar="LINK[@T[-T]]", help="A link that fails, as in 7, npu0->npu1@1ms or @1ms-2ms."
+)
+@click.option("--buffer", default=None, metavar="BYTES", help="Room at the far end of every link (default: no limit).")
 @talking
-def command(plan_file: str, as_json: bool, quiet: bool, verbose: bool) -> None:
-    """Simulate a plan file (- for stdin): link loads and phase times, event by event."""
+def command(
+    plan_file: str,
+    discipline: str,
+    switching: str,
+    trace: str | None,
+    late: tuple[str, ...],
+    slow: tuple[str, ...],
+    fail: tuple[str, ...],
+    buffer: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Simulate a plan file (- for stdin), event by event.
+
+    \b
+    Examples:
+      fabric-plan simulate s.json --switching cut-through --trace t.json
+      fabric-plan simulate s.json --late npu5=3ms --slow "npu0->npu1=0.5"
+      fabric-plan simulate s.json --fail "npu0->npu1@1ms-2ms"
+    Exit code 1: it never finishes.
+    """
+    from fabric_plan.planner import files
+    from fabric_plan.planner.simulator.disturb import Disturbance
+    from fabric_plan.planner.simulator.service import Service
+    from fabric_plan.planner.units import parse_size
+
+    if trace is not None:
+        files.check_writable(trace)
+    plan, faults = files.read_plan(plan_file)
+    fabric = plan.problem.fabric
+    trouble = Disturbance.parse(fabric, slow=slow, fail=fail, late=late)
+    room = {} if buffer is None else dict.fromkeys(range(len(fabric.links)), parse_size(buffer))
+    service = Service(discipline=discipline, switching=switching, outages=trouble.outages, buffers=room)
+    run: Any = _placement if plan.family == "placement" else _schedule
+    if not run(plan, faults, service, trouble, plan_file, trace, as_json=as_json, verbose=verbose):
+        raise click.exceptions.Exit(1)
+
+
+def _schedule(
+    plan: SchedulePlan,
+    faults: list[str],
+    service: Service,
+    trouble: Disturbance,
+    where: str,
+    trace: str | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> bool:
+    from fabric_plan.cli import console, schedule_console
+    from fabric_plan.planner import files, schedule_result
+    from fabric_plan.planner.errors import InvalidPlan
+    from fabric_plan.planner.simulator import dataflow
+    from fabric_plan.planner.simulator.schedule import simulate
+
+    found = dataflow.check(plan)
+    faults += found.faults
+    try:
+        result = simulate(plan, service, late=trouble.late, fabric=trouble.slowed(plan.problem.fabric), followed=found)
+    except InvalidPlan as error:
+        raise InvalidPlan(f"{where}: {error}") from None
+    if trace is not None:
+        from fabric_plan.planner.formats.chrome_trace import write_trace
+
+        title = schedule_console.describe(plan)
+        files.write_atomically(
+            trace, write_trace(result.timeline, result.fabric, lambda row: plan.transfers.name(row), title)
+        )
+    report = result.report
+    stuck = result.timeline.stuck
+    if len(stuck):
+        why = "their links failed, or wait for room in one another's buffers"
+        faults.append(f"{len(stuck):,} of {len(plan.transfers):,} transfers never finish, first {stuck[0]}: {why}")
+    if as_json:
+        document = schedule_result.result_document(plan)
+        document["simulation"] = schedule_result.simulation_document(plan, report)
+        console.emit(document | {"findings": faults})
+    else:
+        print(schedule_console.describe(plan))
+        for fault in faults:
+            click.echo(f"fabric-plan: warning: {where}: {fault}", err=True)
+        schedule_console.print_report(plan, report, result.fabric, verbose=verbose)
+    return not len(stuck)
+
+
+def _placement(
+    plan: PlacementPlan,
+    faults: list[str],
+    service: Service,
+    trouble: Disturbance,
+    where: str,
+    trace: str | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> bool:
+    import msgspec
+
     from fabric_plan.cli import console
     from fabric_plan.planner import files, interface, result
-    from fabric_plan.planner.errors import InvalidPlan
+    from fabric_plan.planner.errors import InvalidInput, InvalidPlan
+    from fabric_plan.planner.simulator import placement
+    from fabric_plan.planner.simulator.service import Service
 
-    plan, faults = files.read_plan(plan_file)
+    if trouble.late:
+        raise InvalidInput("--late: ranks of a placement start together; it is for schedules")
     plan, found = interface.validate(plan)
     faults += found
     if plan.report is None:
-        raise InvalidPlan(f"{plan_file}: {faults[0]}")
+        raise InvalidPlan(f"{where}: {faults[0]}")
+    if service != Service() or trouble or trace is not None:
+        problem = msgspec.structs.replace(plan.problem, fabric=trouble.slowed(plan.problem.fabric))
+        report, timeline = placement.simulate_with(problem, plan.seats, plan.rings, service)
+        plan = msgspec.structs.replace(plan, report=report)
+        if trace is not None:
+            from fabric_plan.planner.formats.chrome_trace import write_trace
+
+            if timeline is None:
+                raise InvalidInput("trace: too many hops to simulate them all")
+            title = console.describe(plan)
+            files.write_atomically(trace, write_trace(timeline, problem.fabric, lambda row: f"transfer {row}", title))
+    assert plan.report is not None
+    finishes = plan.report.together.seconds is not None or not trouble.outages
+    if not finishes:
+        faults.append("some transfers never finish: their links failed")
     if as_json:
         console.emit(result.result_document(plan) | {"findings": faults})
-        return
-    print(console.describe(plan))
-    for fault in faults:
-        click.echo(f"fabric-plan: warning: {plan_file}: {fault}", err=True)
-    console.print_report(plan, plan.report, verbose=verbose)
+    else:
+        print(console.describe(plan))
+        for fault in faults:
+            click.echo(f"fabric-plan: warning: {where}: {fault}", err=True)
+        console.print_report(plan, plan.report, verbose=verbose)
+    return finishes

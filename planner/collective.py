@@ -107,3 +107,12 @@ def postcondition_of(pattern: str, rank: Any, shard: Any, ranks: int) -> tuple[A
     if pattern == "scatter":
         return (rank == 0) & everyone, (rank == shard) & everyone, False
     raise ValueError(f"unknown pattern {pattern!r}")
+
+
+def bus_factor(pattern: str, ranks: int) -> Fraction:
+    """Return what turns an algorithm's bandwidth into the bus bandwidth of nccl-tests, comparable with a link's."""
+    if pattern == "all-reduce":
+        return Fraction(2 * (ranks - 1), ranks)
+    if pattern in ("reduce-scatter", "all-gather", "all-to-all", "gather", "scatter"):
+        return Fraction(ranks - 1, ranks)
+    return Fraction(1)

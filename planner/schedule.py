@@ -70,6 +70,12 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.source)
 
+    def name(self, row: int) -> str:
+        """Return what a transfer carries, for a reader: "chunk 3", "chunks 4-7, added"."""
+        first, count = int(self.first[row]), int(self.count[row])
+        what = f"chunk {first}" if count == 1 else f"chunks {first}-{first + count - 1}"
+        return f"{what}, added" if self.reduce[row] else what
+
     def to_lists(self) -> dict[str, Any]:
         """Return the columns for a file; one number stands for a column of equal ones."""
         found: dict[str, Any] = {}

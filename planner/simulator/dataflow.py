@@ -8,6 +8,7 @@ ordered. Larger ones are followed in steps, all transfers of equal depth at once
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,22 +104,27 @@ def _depths(need_start: Any, need: Any, depth: Any) -> bool:
     return True
 
 
+def _scrambled(count: int) -> Any:
+    """Return numbers that look random (splitmix64, Steele et al. 2014); numpy's own generators take longer to load."""
+    state = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
 def _contributions(plan: SchedulePlan) -> tuple[Any, Any, Any]:
     """Return (what each node holds at first, what it must hold, whether it must), shape (nodes, chunks)."""
     job, chunks = plan.problem.jobs[0], len(plan.shards)
     fabric = plan.problem.fabric
     nodes = np.array(fabric.seats)[np.array(job.group)]
-    values = np.random.default_rng(20261201).integers(1, 2**63, (len(nodes), chunks), dtype=np.uint64)
+    values = _scrambled(len(nodes) * chunks).reshape(len(nodes), chunks)
     shards = np.array(plan.shards)
     ranks = np.arange(len(nodes))
     state = np.zeros((len(fabric.nodes), chunks), dtype=np.uint64)
     wanted, asked = np.zeros_like(state), np.zeros(state.shape, dtype=bool)
     has, ends, sums = postcondition_of(job.pattern, ranks[:, None], shards[None, :], len(nodes))
     state[nodes] = np.where(has, values, 0)
-    if sums:
-        result = values.sum(axis=0, dtype=np.uint64)
-    else:
-        result = values[has.argmax(axis=0), np.arange(chunks)]
+    result = values.sum(axis=0, dtype=np.uint64) if sums else values[has.argmax(axis=0), np.arange(chunks)]
     wanted[nodes] = np.where(ends, result, 0)
     asked[nodes] = ends
     return state, wanted, asked
@@ -130,7 +136,7 @@ def _in_steps(plan: SchedulePlan, depth: Any) -> list[str]:
     flat = state.reshape(-1)
     order = np.argsort(depth, kind="stable")
     cuts = np.searchsorted(depth[order], np.arange(int(depth.max(initial=0)) + 2))
-    for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+    for begin, end in itertools.pairwise(cuts.tolist()):
         rows = order[begin:end]
         count = transfers.count[rows]
         which = np.repeat(rows, count)

@@ -80,39 +80,57 @@ def simulate(
     problem: PlacementProblem, seats: Sequence[int], rings: dict[str, tuple[tuple[int, ...], ...]]
 ) -> PlacementReport:
     """Return loads and times of each phase alone and of all together."""
+    return simulate_with(problem, seats, rings, Service())[0]
+
+
+def simulate_with(
+    problem: PlacementProblem,
+    seats: Sequence[int],
+    rings: dict[str, tuple[tuple[int, ...], ...]],
+    service: Service,
+) -> tuple[PlacementReport, engine.Timeline | None]:
+    """Return the report under a service, and the timeline of all demands together (None where they are too many)."""
     staged = [lowering.stages(problem, demand, seats, rings) for demand in problem.demands]
-    phases = [
-        _phase(problem, demand.dimension, [demand], [group])
+    found = [
+        _phase(problem, demand.dimension, [demand], [group], service)
         for demand, group in zip(problem.demands, staged, strict=True)
     ]
-    together = phases[0] if len(phases) == 1 else _phase(problem, "all", problem.demands, staged)
+    phases = [phase for phase, _ in found]
+    together, timeline = found[0] if len(found) == 1 else _phase(problem, "all", problem.demands, staged, service)
     sized = all(demand.size is not None for demand in problem.demands)
     hops = sum(len(hops) for group in staged for stage in group for hops, _ in stage.hops)
-    return PlacementReport(
+    report = PlacementReport(
         unit="s" if sized and problem.demands else "flows",
         nominal_size=None if sized else lowering.NOMINAL_SIZE,
-        discipline=str(Service()),
+        discipline=str(service),
         hops=hops,
         phases=tuple(phases),
         together=together,
     )
+    return report, timeline
 
 
 def _phase(
-    problem: PlacementProblem, name: str, demands: Sequence[Demand], staged: Sequence[Sequence[lowering.Stage]]
-) -> PhaseReport:
-    seconds = None
+    problem: PlacementProblem,
+    name: str,
+    demands: Sequence[Demand],
+    staged: Sequence[Sequence[lowering.Stage]],
+    service: Service,
+) -> tuple[PhaseReport, engine.Timeline | None]:
+    seconds = timeline = None
     if lowering.hop_count(staged) <= MAX_TIMED_HOPS:
-        seconds = engine.run(lowering.program_for(demands, staged), problem.fabric.links).seconds
+        timeline = engine.run(lowering.program_for(demands, staged), problem.fabric.links, service)
+        seconds = None if len(timeline.stuck) else timeline.seconds
     loads = _loads(problem, demands, staged)
     used = sorted(loads)
-    return PhaseReport(
+    phase = PhaseReport(
         name=name,
         max_load=max(loads.values(), default=Fraction(0)),
         seconds=seconds,
         links=tuple(used),
         loads=tuple(loads[link] for link in used),
     )
+    return phase, timeline
 
 
 def _loads(

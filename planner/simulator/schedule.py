@@ -178,6 +178,7 @@ def simulate(
     *,
     late: Mapping[int, Fraction] | None = None,
     fabric: Fabric | None = None,
+    followed: dataflow.Found | None = None,
     engine_name: str = "auto",
 ) -> Simulation:
     """Simulate a schedule.
@@ -188,13 +189,15 @@ def simulate(
         Seconds before which a node sends nothing, by node id.
     fabric
         Another fabric of equal nodes than the plan's (slower links, say).
+    followed
+        What :func:`fabric_plan.planner.simulator.dataflow.check` found, where it is known.
     """
     service = service or Service()
     job = plan.problem.jobs[0]
     fabric = (fabric or plan.problem.fabric).for_size(job.size)
     program = lower(plan, fabric, late)
     timeline = engine.run(program, fabric.links, service, engine=engine_name)
-    found = dataflow.check(plan)
+    found = followed or dataflow.check(plan)
     return Simulation(
         program, timeline, fabric, _report(plan, fabric, program, timeline, service, found.depth_of_check)
     )
@@ -248,7 +251,7 @@ def check(plan: SchedulePlan) -> tuple[ScheduleReport | None, list[str]]:
     if found.faults:
         return None, found.faults
     try:
-        simulated = simulate(plan)
+        simulated = simulate(plan, followed=found)
     except InvalidPlan as error:
         return None, [f"transfers: {error}"]
     report = simulated.report
