@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -76,7 +77,9 @@ def command(
     if output is not None:
         files.check_writable(output)
     problem = ScheduleProblem.of(fabric, pattern, size, group=group, chunks=chunks, slots=slots)
-    budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic, **_workers(workers))
+    budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic)
+    if workers is not None:
+        budget = replace(budget, workers=workers)
     plan = solve(problem, planner, budget, as_json=as_json, quiet=quiet)
     if output is not None:
         files.write_plan(plan, output)
@@ -86,10 +89,6 @@ def command(
         schedule_console.print_plan(plan, verbose=verbose)
         if output is not None:
             print(f"Written to {output}")
-
-
-def _workers(workers: int | None) -> dict[str, int]:
-    return {} if workers is None else {"workers": workers}
 
 
 def solve(problem: ScheduleProblem, planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> SchedulePlan:

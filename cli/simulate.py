@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "--switching",
     type=click.Choice(["store-forward", "cut-through"]),
-    default="store-forward",
-    show_default=True,
-    help="Relays pass on whole messages, or bytes as they come.",
+    default=None,
+    help="Relays pass on whole messages, or bytes as they come (default: as the fabric says).",
 )
 @click.option(
     "--trace", default=None, metavar="FILE", help="Write a Chrome trace (.json, .json.gz), which Perfetto opens."
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 def command(
     plan_file: str,
     discipline: str,
-    switching: str,
+    switching: str | None,
     trace: str | None,
     late: tuple[str, ...],
     slow: tuple[str, ...],
@@ -76,7 +75,9 @@ def command(
     fabric = plan.problem.fabric
     trouble = Disturbance.parse(fabric, slow=slow, fail=fail, late=late)
     room = {} if buffer is None else dict.fromkeys(range(len(fabric.links)), parse_size(buffer))
-    service = Service(discipline=discipline, switching=switching, outages=trouble.outages, buffers=room)
+    service = Service(
+        discipline=discipline, switching=switching or fabric.costs.switching, outages=trouble.outages, buffers=room
+    )
     run: Any = _placement if plan.family == "placement" else _schedule
     if not run(plan, faults, service, trouble, plan_file, trace, as_json=as_json, verbose=verbose):
         raise click.exceptions.Exit(1)

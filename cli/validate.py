@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from fabric_plan.cli.options import talking
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.plan import PlacementPlan
+    from fabric_plan.planner.schedule import SchedulePlan
 
 
 @click.command("validate", short_help="Check a plan against every rule; exit 1 when it is not valid.")
@@ -17,7 +21,7 @@ from fabric_plan.cli.options import talking
 )
 @talking
 def command(plan_file: str, prove: bool, time_limit: float, as_json: bool, quiet: bool, verbose: bool) -> None:
-    """Check a plan file (- for stdin): seats, rings, loads, times, values, bounds and digest.
+    """Check a plan file (- for stdin): what it does, its times and loads, values, bounds and digest.
 
     Exit code 0: valid; 1: not valid, with every reason; 2: not readable as a plan.
     """
@@ -31,36 +35,74 @@ def command(plan_file: str, prove: bool, time_limit: float, as_json: bool, quiet
     if prove and not faults:
         faults += _disproved(plan, time_limit, as_json=as_json, quiet=quiet)
     if as_json:
-        console.emit(result.validation_document(plan_file, faults, plan, notes))
+        console.emit(result.validation_document(plan_file, faults, _simulation(plan), notes))
     else:
         certificate = plan.certificate
         for fault in faults:
             print(f"{plan_file}: {fault}")
         verdict = "not valid" if faults else "valid"
-        value, bound = (
-            result.show_value(x, certificate.keys[0].unit) for x in (certificate.objective, certificate.bound)
-        )
-        print(
-            f"{plan_file}: {verdict}: {console.describe(plan)}; {certificate.status.value}, objective {value}, bound {bound}"
-        )
-        if plan.report is not None and verbose:
-            console.print_report(plan, plan.report, verbose=False)
+        told = _describe(plan)
+        if certificate.keys:
+            unit = certificate.keys[0].unit
+            value, bound = (result.show_value(x, unit) for x in (certificate.objective, certificate.bound))
+            told += f"; {certificate.status.value}, objective {value}, bound {bound}"
+        print(f"{plan_file}: {verdict}: {told}")
+        if verbose:
+            _print_report(plan)
     if faults:
         raise click.exceptions.Exit(1)
 
 
+def _simulation(plan: PlacementPlan | SchedulePlan) -> dict[str, Any] | None:
+    if plan.report is None:
+        return None
+    if plan.family == "placement":
+        from fabric_plan.planner.result import simulation_document
+
+        placed = cast("PlacementPlan", plan)
+        return simulation_document(placed, placed.report) if placed.report is not None else None
+    from fabric_plan.planner import schedule_result
+
+    scheduled = cast("SchedulePlan", plan)
+    return schedule_result.simulation_document(scheduled, scheduled.report) if scheduled.report is not None else None
+
+
+def _describe(plan: PlacementPlan | SchedulePlan) -> str:
+    if plan.family == "placement":
+        from fabric_plan.cli.console import describe
+
+        return describe(cast("PlacementPlan", plan))
+    from fabric_plan.cli import schedule_console
+
+    return schedule_console.describe(cast("SchedulePlan", plan))
+
+
+def _print_report(plan: PlacementPlan | SchedulePlan) -> None:
+    from fabric_plan.cli import console, schedule_console
+
+    if plan.family == "placement":
+        placed = cast("PlacementPlan", plan)
+        if placed.report is not None:
+            console.print_report(placed, placed.report, verbose=False)
+        return
+    scheduled = cast("SchedulePlan", plan)
+    if scheduled.report is not None:
+        schedule_console.print_report(scheduled, scheduled.report, scheduled.problem.fabric, verbose=False)
+
+
 def _disproved(plan: Any, time_limit: float, *, as_json: bool, quiet: bool) -> list[str]:
     """Solve again; return the contradictions with what the plan states."""
-    from fabric_plan.cli.place import solve
+    from fabric_plan.cli import place, schedule
     from fabric_plan.planner import interface, result
 
+    solve: Any = place.solve if plan.family == "placement" else schedule.solve
     again = solve(plan.problem, "auto", interface.Budget(seconds=time_limit), as_json=as_json, quiet=quiet)
     stated, found = plan.certificate, again.certificate
     unit = found.keys[0].unit
     faults = []
     if stated.bound is not None and found.objective < stated.bound:
         value, bound = result.show_value(found.objective, unit), result.show_value(stated.bound, unit)
-        faults.append(f"certificate: the bound {bound} is false: a placement with {value} exists")
+        faults.append(f"certificate: the bound {bound} is false: a {plan.family} with {value} exists")
     if stated.bound is not None and found.bound is not None and found.bound < stated.bound and not faults:
         bound, proved = result.show_value(stated.bound, unit), result.show_value(found.bound, unit)
         click.echo(

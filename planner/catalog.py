@@ -95,9 +95,7 @@ def torus(name: str, shape: tuple[int, ...]) -> Fabric:
 def full(name: str, sizes: tuple[int, ...]) -> Fabric:
     """Return a full mesh: 50 GB/s and 0.5 us between every two NPUs."""
     (count,) = sizes
-    pairs = itertools.permutations(range(count), 2)
-    links = tuple(Link(a, b, 50 * _GB, Fraction(1, 2) * _US) for a, b in pairs)
-    return Fabric(name, _npus(count), links, in_catalog=True, symmetries=_all_alike(count, count))
+    return _full(name, count, 50 * _GB, 1)
 
 
 def hub(name: str, sizes: tuple[int, ...]) -> Fabric:
@@ -136,7 +134,34 @@ def nvswitch_box(name: str, sizes: tuple[int, ...]) -> Fabric:
     if count > 8:
         raise InvalidInput(f"fabric {name!r}: such a box has at most 8 GPUs")
     width, links, share = _NVLINK[name.partition(":")[0]]
-    return _hub(name, count, width * links, Fraction(17, 10) * _US, Costs(in_network=share))
+    return _hub(name, count, width * links, Fraction(17, 10) * _US, Costs(in_network=share, switching="cut-through"))
+
+
+def mi300x(name: str, sizes: tuple[int, ...]) -> Fabric:
+    """Return 8 MI300X: a full mesh, one Infinity Fabric link (x16 at 32 Gb/s, 64 GB/s a direction) a pair; 0.5 us assumed.
+
+    Seven links of 64 GB/s, both directions: the quoted 896 GB/s of a GPU.
+    """
+    return _full(name, 8, 64 * _GB, 1)
+
+
+def gaudi3(name: str, sizes: tuple[int, ...]) -> Fabric:
+    """Return 8 Gaudi 3: a full mesh of three 200 Gb/s ports (75 GB/s a direction) a pair; 0.5 us assumed.
+
+    21 of a card's 24 ports stay in the node: 8 x 21 x 200 Gb/s, both directions, are the quoted 67.2 Tb/s.
+    """
+    return _full(name, 8, 75 * _GB, 3)
+
+
+def tpu_v4(name: str, sizes: tuple[int, ...]) -> Fabric:
+    """Return a torus of TPU v4: six links of 50 GB/s a chip on three axes (Jouppi et al. 2023); 0.5 us a link assumed."""
+    return torus(name, sizes)
+
+
+def _full(name: str, count: int, bandwidth: int, multiplicity: int) -> Fabric:
+    pairs = itertools.permutations(range(count), 2)
+    links = tuple(Link(a, b, bandwidth, Fraction(1, 2) * _US, multiplicity) for a, b in pairs)
+    return Fabric(name, _npus(count), links, in_catalog=True, symmetries=_all_alike(count, count))
 
 
 def _all_alike(seats: int, nodes: int) -> tuple[tuple[int, ...], ...]:
@@ -243,6 +268,9 @@ CATALOG: dict[str, Entry] = {
     "h100": Entry("h100:N", "h100:8", "N H100 on NVSwitch, 370.8 GB/s usable, in-switch reduction", nvswitch_box),
     "h200": Entry("h200:N", "h200:8", "N H200 on NVSwitch, 370.8 GB/s usable, in-switch reduction", nvswitch_box),
     "b200": Entry("b200:N", "b200:8", "N B200 on NVSwitch, 721.8 GB/s usable, in-switch reduction", nvswitch_box),
+    "mi300x": Entry("mi300x", "mi300x", "8 MI300X, 64 GB/s between every two, 0.5 us", mi300x),
+    "gaudi3": Entry("gaudi3", "gaudi3", "8 Gaudi 3, 3 x 200 Gb/s between every two, 0.5 us", gaudi3),
+    "tpu-v4": Entry("tpu-v4:AxBxC", "tpu-v4:4x4x4", "torus of TPU v4, 50 GB/s a link, 0.5 us", tpu_v4),
     "fred-20": Entry("fred-20", "fred-20", "FRED's 20 NPUs under 5 L1 switches and one L2, 3 TB/s an NPU", fred20),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Literal
 
 import msgspec
 
@@ -50,6 +51,8 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         Seconds that a receiver needs to reduce a byte.
     in_network
         None where switches neither reduce nor copy; else the part of a link's bandwidth that such traffic reaches.
+    switching
+        How relays pass messages on: ``store-forward`` or ``cut-through`` (see :mod:`fabric_plan.planner.simulator.service`).
     protocols
         By ascending ``max_size``; the first whose limit a collective keeps to applies.
     """
@@ -57,6 +60,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     fixed: Fraction = Fraction(0)
     gamma: Fraction = Fraction(0)
     in_network: Fraction | None = None
+    switching: Literal["store-forward", "cut-through"] = "store-forward"
     protocols: tuple[Protocol, ...] = ()
 
     def __post_init__(self) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+import msgspec
+
 from fabric_plan.planner.costs import Costs, Protocol
 from fabric_plan.planner.errors import InvalidInput
 from fabric_plan.planner.units import format_bandwidth, format_time
@@ -212,7 +214,7 @@ class Fabric:
                         bandwidth=protocol.bandwidth.get(name, links[index].bandwidth),
                         latency=protocol.latency.get(name, links[index].latency),
                     )
-            costs = Costs(fixed=protocol.fixed, gamma=self.costs.gamma, in_network=self.costs.in_network)
+            costs = msgspec.structs.replace(self.costs, fixed=protocol.fixed, protocols=())
             self._variants[protocol.name] = self.changed(links=links, costs=costs)
         return self._variants[protocol.name]
 

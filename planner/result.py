@@ -127,19 +127,16 @@ def gain(plan: PlacementPlan) -> str:
 
 
 def validation_document(
-    where: str, faults: Sequence[str], plan: PlacementPlan | None, notes: Sequence[str] = ()
+    where: str, faults: Sequence[str], simulation: dict[str, Any] | None, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return what ``fabric-plan validate --json`` prints; a fault reads "code: message"."""
     findings = [_finding("error", fault, where) for fault in faults] + [_finding("info", note, where) for note in notes]
-    simulated = plan is not None and plan.report is not None
     return {
         "schema": VALIDATION_SCHEMA,
         "verdict": "invalid" if faults else "valid",
         "hangs_above_bytes": None,
         "findings": findings,
-        "simulation": simulation_document(plan, plan.report)
-        if simulated and plan is not None and plan.report
-        else None,
+        "simulation": simulation,
     }
 
 

@@ -46,7 +46,7 @@ def simulation_document(plan: SchedulePlan, report: ScheduleReport, fabric: Fabr
     job = plan.problem.jobs[0]
     fabric = fabric or plan.problem.fabric
     seconds = report.seconds
-    rates = {"algbw": None, "busbw": None}
+    rates: dict[str, Any] = {"algbw": None, "busbw": None}
     if seconds:
         rates = {
             "algbw": number(algbw(job.size, seconds)),

@@ -58,6 +58,11 @@ def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
     InvalidInput
         When there would be too many transfers to hold.
     """
+    return certified(draft_of(problem, name), name)
+
+
+def draft_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
+    """Return an algorithm's transfers, not simulated and with nothing claimed; raises as :func:`schedule_of`."""
     if len(problem.jobs) != 1:
         raise InvalidProblem(f"{name}: it schedules one collective, the problem has {len(problem.jobs)}")
     algorithm, job = ALGORITHMS[name], problem.jobs[0]
@@ -65,20 +70,27 @@ def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
         fitting = ", ".join(one for one, other in ALGORITHMS.items() if job.pattern in other.patterns)
         raise InvalidProblem(f"{name}: no such algorithm for {job.pattern}: {fitting or 'none'} do it")
     group = Group(problem.fabric.for_size(job.size), job)
-    chunks = problem.chunks if problem.chunks is not None else _chunks(name, group) if algorithm.pipelined else 1
     columns = Columns()
+    chunks = chunks_of(problem, name)
     if name == "in-network":
         shards = _in_network.in_network(columns, group, chunks, problem.slots)
     else:
         shards = algorithm.build(columns, group, chunks)
-    draft = SchedulePlan(
+    return SchedulePlan(
         problem=problem,
         algorithm=name,
         shards=tuple(shards),
         transfers=columns.transfers(),
         certificate=Certificate(status=Status.UNKNOWN, keys=()),
     )
-    return certified(draft, name)
+
+
+def chunks_of(problem: ScheduleProblem, name: str) -> int:
+    """Return into how many chunks an algorithm cuts the data: as the problem says, else as many as suit it."""
+    if not ALGORITHMS[name].pipelined:
+        return 1
+    job = problem.jobs[0]
+    return problem.chunks or _chunks(name, Group(problem.fabric.for_size(job.size), job))
 
 
 def certified(draft: SchedulePlan, planner: str, baselines: tuple[Baseline, ...] = ()) -> SchedulePlan:
@@ -103,19 +115,6 @@ def _chunks(name: str, group: Group) -> int:
         return 256
     best = math.sqrt(float(depth * size / (wait * group.bandwidth)))
     return int(min(max(2, 2 * round(best / 2)), 1024))
-
-
-def applicable(problem: ScheduleProblem) -> tuple[dict[str, SchedulePlan], dict[str, str]]:
-    """Return the schedules of all algorithms that suit a problem, and why the others do not."""
-    found, refused = {}, {}
-    for name, algorithm in ALGORITHMS.items():
-        if problem.jobs[0].pattern not in algorithm.patterns:
-            continue
-        try:
-            found[name] = schedule_of(problem, name)
-        except InvalidInput as error:
-            refused[name] = str(error).partition(": ")[2] or str(error)
-    return found, refused
 
 
 class _Planner:

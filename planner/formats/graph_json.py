@@ -11,7 +11,7 @@ import math
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -64,6 +64,7 @@ class GraphCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     fixed_us: float | str = 0
     gamma_ps_per_byte: float | str = 0
     in_network: float | str | None = None
+    switching: Literal["store-forward", "cut-through"] = "store-forward"
     protocols: list[GraphProtocol] = []
 
 
@@ -134,6 +135,7 @@ def _costs(where: str, costs: GraphCosts) -> Costs:
         fixed=_exact(f"{where}.fixed_us", costs.fixed_us) / 10**6,
         gamma=_exact(f"{where}.gamma_ps_per_byte", costs.gamma_ps_per_byte) / 10**12,
         in_network=None if costs.in_network is None else _exact(f"{where}.in_network", costs.in_network),
+        switching=costs.switching,
         protocols=tuple(protocols),
     )
 
@@ -191,6 +193,7 @@ def _to_costs(costs: Costs) -> GraphCosts:
         fixed_us=_plain(costs.fixed * 10**6),
         gamma_ps_per_byte=_plain(costs.gamma * 10**12),
         in_network=None if costs.in_network is None else _plain(costs.in_network),
+        switching=costs.switching,
         protocols=[
             GraphProtocol(
                 name=one.name,

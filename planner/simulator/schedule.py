@@ -185,6 +185,8 @@ def simulate(
 
     Parameters
     ----------
+    service
+        First come, first served, switched as the fabric says, where none is given.
     late
         Seconds before which a node sends nothing, by node id.
     fabric
@@ -192,9 +194,9 @@ def simulate(
     followed
         What :func:`fabric_plan.planner.simulator.dataflow.check` found, where it is known.
     """
-    service = service or Service()
     job = plan.problem.jobs[0]
     fabric = (fabric or plan.problem.fabric).for_size(job.size)
+    service = service or Service(switching=fabric.costs.switching)
     program = lower(plan, fabric, late)
     timeline = engine.run(program, fabric.links, service, engine=engine_name)
     found = followed or dataflow.check(plan)
