@@ -1,0 +1,86 @@
+"""Logs of nccl-tests and rccl-tests: sizes and times, out of place.
+
+A row is size, count, type, redop, root, then time (us), algbw, busbw and errors, out of place and in place. Lines of
+comment begin with #, and may name the test and its ranks; lines may carry a launcher's prefix, as "[1,0]<stdout>:".
+A table of two columns under the header ``size,time_us`` is read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fabric_plan.planner.errors import InvalidInput
+
+_PREFIX = re.compile(r"^\s*\[[0-9]+,[0-9]+\]<std(?:out|err)>:\s?|^\s*[0-9]+:\s")
+_RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\b")
+_TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|gather|scatter|sendrecv)_perf\b")
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:[eE][-+]?[0-9]{1,2})?")
+_TESTS = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "sendrecv": "point-to-point",
+}
+
+
+@dataclass(frozen=True)
+class Log:
+    """A measured curve: ``points`` are (bytes, seconds) by ascending size; what the log does not say is None."""
+
+    collective: str | None
+    ranks: int | None
+    points: tuple[tuple[int, Fraction], ...]
+
+
+def parse_log(text: str, where: str) -> Log:
+    """Read a log; of several measurements of a size the median counts.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the file and line that cannot be read, or that there is no measurement at all.
+    """
+    ranks: set[int] = set()
+    collective: str | None = None
+    times: dict[int, list[Fraction]] = {}
+    column: int | None = None
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _PREFIX.sub("", raw, count=1).strip()
+        test = _TEST.search(line)
+        if test is not None and collective is None:
+            collective = _TESTS.get(test[1], test[1])
+        if line.startswith("#"):
+            rank = _RANK.match(line)
+            if rank is not None:
+                ranks.add(int(rank[1]))
+            words = line[1:].split()
+            if words[:1] == ["size"] and "time" in words:
+                column = words.index("time")
+            continue
+        cells = re.split(r"[,\s]+", line)
+        if [cell.lower() for cell in cells[:2]] == ["size", "time_us"]:
+            column = 1
+            continue
+        if not cells[0].isdigit():
+            continue  # what libraries and launchers say between the rows
+        at = f"{where}: line {number}"
+        if column is None:
+            raise InvalidInput(f"{at}: a row before any header: expected nccl-tests' header, or size,time_us")
+        # Rows without an operation leave its columns out in some versions: count from the end of the first half.
+        if len(cells) <= column:
+            raise InvalidInput(f"{at}: {len(cells)} columns, the time should be in column {column + 1}")
+        if not _NUMBER.fullmatch(cells[column]) or Fraction(cells[column]) <= 0:
+            raise InvalidInput(f"{at}: time {cells[column]!r} is not a number of microseconds greater than zero")
+        if len(cells[0]) > 18:
+            raise InvalidInput(f"{at}: size {cells[0]} is more than any buffer holds")
+        if int(cells[0]) > 0:
+            times.setdefault(int(cells[0]), []).append(Fraction(cells[column]) / 10**6)
+    if not times:
+        raise InvalidInput(
+            f"{where}: no measurement found: expected the output of nccl-tests, or rows under size,time_us"
+        )
+    points = tuple((size, sorted(found)[len(found) // 2]) for size, found in sorted(times.items()))
+    return Log(collective, max(ranks) + 1 if ranks else None, points)

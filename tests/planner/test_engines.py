@@ -1,0 +1,290 @@
+"""Every engine against the slow reference, on random programs full of ties, trees, stripes and waits."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference_events
+
+from fabric_plan.planner.errors import InvalidInput
+from fabric_plan.planner.fabric import Link
+from fabric_plan.planner.problem import ScheduleProblem
+from fabric_plan.planner.simulator import engine
+from fabric_plan.planner.simulator.engine import Timeline, run
+from fabric_plan.planner.simulator.program import Builder, Program
+from fabric_plan.planner.simulator.service import Service
+
+CUT = "cut-through"
+
+
+def random_links(source: random.Random, *, busy: bool) -> list[Link]:
+    count = source.choice([1, 2, 3] if busy else [4, 8])
+    widths = source.choice([[4], [1, 2, 4], [3, 5, 7]])
+    waits = source.choice([[0], [1], [0, 1, 3], [2, Fraction(1, 2)]])
+    return [Link(k, k + 1, source.choice(widths), Fraction(source.choice(waits))) for k in range(count)]
+
+
+def random_program(
+    source: random.Random, links: int, *, priorities: bool = False, ordered: bool = True, distinct: bool = False
+) -> Program:
+    """Return chains, trees and stripes; sizes of few values, so that moments coincide, or all distinct."""
+    builder = Builder(scale=source.choice([1, 2]))
+    count = source.randint(1, 14)
+    for transfer in range(count):
+        kind = source.random()
+        hops: list[tuple[int, int]] = []
+        if kind < 0.1:
+            pass
+        elif kind < 0.6:
+            hops = [(source.randrange(links), k - 1) for k in range(source.randint(1, 3))]
+        elif kind < 0.8:
+            hops = [(source.randrange(links), source.randint(-1, k - 1)) for k in range(source.randint(1, 5))]
+        else:
+            hops = [(source.randrange(links), -1 if k % 2 == 0 else k - 1) for k in range(4)]
+        needs = source.sample(range(transfer), source.randint(0, min(2, transfer)))
+        size = source.randint(1, 10**6) if distinct else source.choice([4, 4, 8, 12])
+        builder.add(hops, size, needs, priority=source.randint(0, 2) if priorities else 0)
+    program = builder.program()
+    if source.random() < 0.4:
+        program.clock = 2
+        program.release = np.array([source.choice([0, 0, 1, 5]) for _ in range(count)])
+    if source.random() < 0.4:
+        program.clock = 2
+        program.after = np.array([source.choice([0, 0, 1, 4]) for _ in range(count)])
+    return program if ordered else shuffled(program, source)
+
+
+def shuffled(program: Program, source: random.Random) -> Program:
+    """Return the same transfers in another order, so that some need later ones."""
+    order = list(range(len(program)))
+    source.shuffle(order)
+    place = {old: new for new, old in enumerate(order)}
+    builder = Builder(scale=program.scale)
+    for old in order:
+        first, last = program.hop_start[old], program.hop_start[old + 1]
+        hops = [
+            (int(program.hop_link[h]), int(program.hop_parent[h] - first) if program.hop_parent[h] >= 0 else -1)
+            for h in range(first, last)
+        ]
+        needs = [place[int(n)] for n in program.need[program.need_start[old] : program.need_start[old + 1]]]
+        builder.add(hops, int(program.hop_size[first]) if hops else 1, needs)
+    again = builder.program()
+    again.clock = program.clock
+    again.release = None if program.release is None else program.release[order]
+    again.after = None if program.after is None else program.after[order]
+    return again
+
+
+def seconds(timeline: Timeline) -> list[Fraction | None]:
+    return [None if t < 0 else Fraction(int(t), timeline.ticks_per_second) for t in timeline.finish]
+
+
+def agrees(
+    program: Program, links: list[Link], service: Service, engines: tuple[str, ...], *, compile: bool = False
+) -> None:
+    expected = reference_events.finish_times(program, links, service)
+    for name in engines:
+        try:
+            found = run(program, links, service, engine=name, compile=compile)
+        except InvalidInput as error:
+            assert name == "sweep" and "order of numbers" in str(error)
+            continue
+        assert found.error == 0
+        assert seconds(found) == expected, name
+        if None not in expected:
+            carried = [Fraction(0)] * len(links)
+            for link, size in zip(program.hop_link, program.hop_size, strict=True):
+                carried[link] += Fraction(int(size), program.scale * links[link].bandwidth)
+            assert [Fraction(int(one), found.ticks_per_second) for one in found.busy] == carried
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_first_come_first_served(seed: int) -> None:
+    source = random.Random(seed)
+    links = random_links(source, busy=seed % 3 > 0)
+    program = random_program(source, len(links), ordered=seed % 2 == 0, distinct=seed % 5 == 0)
+    service = Service(switching=CUT if seed % 4 >= 2 else "store-forward")
+    agrees(program, links, service, ("auto", "sweep", "events", "queued"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_first_come_first_served_compiled(seed: int) -> None:
+    source = random.Random(1000 + seed)
+    links = random_links(source, busy=seed % 3 > 0)
+    program = random_program(source, len(links), ordered=seed % 2 == 0)
+    service = Service(switching=CUT if seed % 4 >= 2 else "store-forward")
+    agrees(program, links, service, ("auto", "sweep", "events", "queued"), compile=True)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_priorities_preempt(seed: int) -> None:
+    source = random.Random(2000 + seed)
+    links = random_links(source, busy=True)
+    program = random_program(source, len(links), priorities=True)
+    agrees(program, links, Service(), ("auto",), compile=seed % 10 == 0)
+
+
+def random_outages(source: random.Random, links: int) -> dict[int, tuple[Fraction, Fraction | None]]:
+    found: dict[int, tuple[Fraction, Fraction | None]] = {}
+    for link in source.sample(range(links), source.randint(1, links)):
+        begin = Fraction(source.randint(0, 12), 2)
+        end = None if source.random() < 0.2 else begin + Fraction(source.randint(0, 9), 2)
+        found[link] = (begin, end)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_outages(seed: int) -> None:
+    source = random.Random(3000 + seed)
+    links = random_links(source, busy=seed % 2 == 0)
+    program = random_program(source, len(links), priorities=seed % 3 == 0)
+    cut = CUT if seed % 3 == 1 else "store-forward"
+    service = Service(switching=cut, outages=random_outages(source, len(links)))
+    agrees(program, links, service, ("auto",), compile=seed % 10 == 0)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_buffers(seed: int) -> None:
+    source = random.Random(4000 + seed)
+    links = random_links(source, busy=seed % 3 == 0)
+    program = random_program(source, len(links))
+    rooms = {link: source.choice([12, 12, 16, 24]) for link in range(len(links)) if source.random() < 0.8}
+    service = Service(switching=CUT if seed % 2 else "store-forward", buffers=rooms)
+    agrees(program, links, service, ("auto",), compile=seed % 10 == 0)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_fair_shares(seed: int) -> None:
+    source = random.Random(5000 + seed)
+    links = random_links(source, busy=seed % 3 > 0)
+    program = random_program(source, len(links), priorities=seed % 4 == 0, distinct=seed % 5 == 0)
+    outages = random_outages(source, len(links)) if seed % 7 == 0 else {}
+    service = Service(discipline="fair", switching=CUT if seed % 2 else "store-forward", outages=outages)
+    expected = reference_events.finish_times(program, links, service)
+    found = seconds(run(program, links, service, compile=seed % 10 == 0))
+    for mine, theirs in zip(found, expected, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None and theirs is not None:
+            assert abs(mine - theirs) <= theirs / 10**9
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fair_is_first_come_first_served_without_contention(seed: int) -> None:
+    """Each link carries one hop: nobody shares anything."""
+    source = random.Random(6000 + seed)
+    builder, links = Builder(), []
+    for transfer in range(8):
+        hops = []
+        for k in range(source.randint(1, 3)):
+            links.append(Link(0, 1, source.choice([1, 2, 5]), Fraction(source.randint(0, 3))))
+            hops.append((len(links) - 1, k - 1))
+        builder.add(hops, source.randint(1, 9), source.sample(range(transfer), source.randint(0, min(2, transfer))))
+    program = builder.program()
+    for switching in ("store-forward", CUT):
+        fair = run(program, links, Service("fair", switching))
+        alone = run(program, links, Service("fifo", switching))
+        for a, b in zip(seconds(fair), seconds(alone), strict=True):
+            assert a is not None and b is not None
+            assert abs(a - b) <= b / 10**9
+
+
+def test_contention_differs_between_disciplines() -> None:
+    """Two equal messages on a link: one after the other, or both at half the speed."""
+    builder = Builder()
+    builder.add([(0, -1)], 4)
+    builder.add([(0, -1)], 4)
+    links = [Link(0, 1, 1, Fraction(0))]
+    assert seconds(run(builder.program(), links)) == [4, 8]
+    assert [float(one or 0) for one in seconds(run(builder.program(), links, Service("fair")))] == [8, 8]
+
+
+def test_a_ring_of_full_buffers_is_a_deadlock() -> None:
+    """Three messages around a ring of three links, each with room for one: all hold what the next one waits for."""
+    builder = Builder()
+    for k in range(3):
+        builder.add([(k, -1), ((k + 1) % 3, 0), ((k + 2) % 3, 1)], 4)
+    links = [Link(k, (k + 1) % 3, 1, Fraction(1)) for k in range(3)]
+    stuck = run(builder.program(), links, Service(buffers=dict.fromkeys(range(3), 4)))
+    assert stuck.stuck.tolist() == [0, 1, 2]
+    assert len(run(builder.program(), links, Service(buffers=dict.fromkeys(range(3), 8))).stuck) == 0
+
+
+def bad(**columns: list[int]) -> Program:
+    builder = Builder()
+    for _ in range(2):
+        builder.add([(0, -1), (1, 0)], 4)
+    program = builder.program()
+    for name, values in columns.items():
+        setattr(program, name, np.array(values))
+    return program
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"hop_size": [4, 4, 4, 0]}, "transfer 1 carries 0 bytes"),
+        ({"hop_size": [4, -4, 4, 4]}, "transfer 0 carries -4 bytes"),
+        ({"hop_link": [0, 1, 2, 1]}, "transfer 1 crosses link 2, which does not exist"),
+        ({"hop_parent": [-1, 1, -1, 2]}, "transfer 0: a hop's parent must be an earlier hop"),
+        ({"hop_parent": [-1, 0, -1, 0]}, "transfer 1: a hop's parent must be an earlier hop"),
+        ({"need_start": [0, 0, 1], "need": [7]}, "transfer 1 needs transfer 7, which does not exist"),
+        ({"need_start": [0, 1, 2], "need": [1, 0]}, "cycle: transfers 0, 1 wait for one another"),
+        ({"priority": [0, -1]}, "priority must give one number"),
+    ],
+)
+def test_bad_programs(columns: dict[str, list[int]], message: str) -> None:
+    links = [Link(0, 1, 1, Fraction(0))] * 2
+    with pytest.raises(InvalidInput, match=message):
+        run(bad(**columns), links)
+
+
+def test_what_engines_refuse() -> None:
+    builder = Builder()
+    builder.add([(0, -1)], 4, priority=1)
+    builder.add([(0, -1)], 4)
+    links = [Link(0, 1, 1, Fraction(0))]
+    with pytest.raises(InvalidInput, match="store-and-forward"):
+        run(builder.program(), links, Service(switching=CUT))
+    with pytest.raises(InvalidInput, match="never fit into the buffer of link 0"):
+        run(bad(), links * 2, Service(buffers={0: 3}))
+    with pytest.raises(InvalidInput, match="link 9 does not exist"):
+        run(bad(), links * 2, Service(buffers={9: 3}))
+    with pytest.raises(InvalidInput, match="unknown engine"):
+        run(bad(), links * 2, engine="magic")
+    with pytest.raises(InvalidInput, match="discipline fifo"):
+        Service("fair", buffers={0: 3})
+
+
+@pytest.mark.parametrize("ranks", range(2, 18))
+def test_algorithms_take_as_long_as_the_reference_says(ranks: int) -> None:
+    """The algorithms of the table at every number of ranks, lowered to hops, both switchings."""
+    from fabric_plan.models.schedule.planners import draft_of
+    from fabric_plan.planner.simulator.schedule import lower
+
+    cases = [
+        ("ring", "ring"),
+        ("ring", "double-ring"),
+        ("full", "recursive-doubling"),
+        ("full", "halving-doubling"),
+        ("full", "binomial-tree"),
+        ("hub", "binomial-tree"),
+        ("hub", "in-network"),
+        ("full", "double-binary-tree"),
+    ]
+    if ranks <= 9:
+        cases += [("full", "direct"), ("hub", "direct"), ("hub", "double-binary-tree"), ("hub", "halving-doubling")]
+    for fabric, name in cases:
+        if ranks > 9 and ranks % 3 and name != "recursive-doubling":
+            continue
+        problem = ScheduleProblem.of(f"{fabric}:{ranks}", "all-reduce", 48_000, chunks=2)
+        draft = draft_of(problem, name)
+        program = lower(draft, problem.fabric)
+        if program.hops > 400:
+            continue
+        for switching in ("store-forward", CUT):
+            service = Service(switching=switching)
+            expected = reference_events.finish_times(program, problem.fabric.links, service)
+            assert seconds(engine.run(program, problem.fabric.links, service)) == expected
