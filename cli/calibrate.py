@@ -159,29 +159,29 @@ def _print(found: Calibration) -> None:
         f"links {found.link_class!r}: time = fixed + L alpha + W n / B"
     )
     rows = [("protocol", "up to", "alpha", "B between neighbours", "fixed", "points")]
-    for one in found.ranges:
-        top = "-" if one.max_size is None else format_size(one.max_size)
+    for fit in found.ranges:
+        top = "-" if fit.max_size is None else format_size(fit.max_size)
         rows.append(
             (
-                one.name,
+                fit.name,
                 top,
-                format_time(one.alpha),
-                format_bandwidth(one.bandwidth),
-                format_time(one.fixed),
-                str(one.points),
+                format_time(fit.alpha),
+                format_bandwidth(fit.bandwidth),
+                format_time(fit.fixed),
+                str(fit.points),
             )
         )
     table(rows)
     unseen = {one.size: one for one in found.held_out}
-    rows = [("size", "measured", "predicted", "error", "unseen")]
+    sizes = [("size", "measured", "predicted", "error", "unseen")]
     seen = {one.size: one for one in found.points}
     for size in sorted({*unseen, *seen}):
         one = seen.get(size) or unseen[size]
         blind = unseen.get(size)
         told = "-" if blind is None else f"{blind.error * 100:+.2f} %{' (outside)' if blind.outside else ''}"
         fitted = f"{one.error * 100:+.2f} %" if size in seen else "-"
-        rows.append((format_size(size), format_time(one.measured), format_time(one.predicted), fitted, told))
-    table(rows)
+        sizes.append((format_size(size), format_time(one.measured), format_time(one.predicted), fitted, told))
+    table(sizes)
     held = found.worst_held_out
     tail = "" if held is None else f"; {held * 100:.2f} % at points that a fit had not seen, between others"
     print(f"Largest error {found.worst * 100:.2f} %{tail}")

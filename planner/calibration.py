@@ -8,7 +8,7 @@ the fixed cost from the latency of L hops: alpha is given, or stays as the fabri
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ AUTO_ERROR = 0.03
 
 _REGIMES = {1: ("all",), 2: ("small", "large"), 3: ("small", "medium", "large")}
 
-_KNOWN = {
+_KNOWN: dict[tuple[str, str], Callable[[int], tuple[int, Fraction]]] = {
     ("all-reduce", "ring"): lambda p: (2 * (p - 1), Fraction(2 * (p - 1), p)),
     ("all-gather", "ring"): lambda p: (p - 1, Fraction(p - 1, p)),
     ("reduce-scatter", "ring"): lambda p: (p - 1, Fraction(p - 1, p)),

@@ -252,8 +252,14 @@ class Fair(Run):
             self.now = following
 
 
+def simulate(program: Program, links: Sequence[Link], service: Service | None = None) -> Run:
+    """Return the state at the end: ``finish`` by transfer, ``start`` and ``arrival`` by hop, None for never."""
+    service = service or Service()
+    last = (Fair if service.discipline == "fair" else Fifo)(program, links, service)
+    last.run()
+    return last
+
+
 def finish_times(program: Program, links: Sequence[Link], service: Service | None = None) -> list[Time | None]:
     """Return when each transfer finishes, None for never."""
-    service = service or Service()
-    kind = Fair if service.discipline == "fair" else Fifo
-    return kind(program, links, service).run()
+    return simulate(program, links, service).finish

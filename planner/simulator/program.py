@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fabric_plan.planner.errors import InvalidInput
 from fabric_plan.planner.fabric import Link
+from fabric_plan.planner.simulator.compiled import FROM_HOPS, compiled
 
 Ints = NDArray[np.integer[Any]]
 
@@ -27,6 +28,40 @@ HORIZON = 2**61
 
 MAX_HOPS = 2**30
 """Hops are numbered in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Smallest and largest size, whether some hop has a parent, whether all rows are ``fine`` (or not known), links used."""
+
+    smallest: int
+    largest: int
+    relayed: bool
+    fine: bool
+    links: Ints
+
+
+def _survey(
+    hop_start: Any, hop_link: Any, hop_parent: Any, hop_size: Any, need_start: Any, need: Any, touched: Any
+) -> tuple[Any, Any, Any, Any]:
+    rows, hops, needs = len(hop_start) - 1, len(hop_link), len(need)
+    low = high = hop_size[0]
+    relayed = False
+    fine = hop_start[0] == 0 and hop_start[rows] == hops and need_start[0] == 0 and need_start[rows] == needs
+    for row in range(rows):
+        first, last = hop_start[row], hop_start[row + 1]
+        if first > last or last > hops or need_start[row] > need_start[row + 1]:
+            return low, high, True, False
+        for hop in range(first, last):
+            link, parent, size = hop_link[hop], hop_parent[hop], hop_size[hop]
+            low, high = min(low, size), max(high, size)
+            if link >= 0:
+                touched[link] = True
+            fine = fine and link >= 0 and parent < hop and (parent < 0 or parent >= first)
+            relayed = relayed or parent >= 0
+    for k in range(needs):
+        fine = fine and 0 <= need[k] < rows
+    return low, high, relayed, fine and low > 0
 
 
 @dataclass(eq=False)
@@ -69,14 +104,30 @@ class Program:
         """How many hops all transfers have together."""
         return len(self.hop_link)
 
-    @cached_property
+    @property
     def relayed(self) -> bool:
         """Whether some hop has a parent."""
-        return bool(self.hops) and int(self.hop_parent.max()) >= 0
+        return self.survey.relayed
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What one look at every row finds; changes made afterwards are not seen."""
+        if self.hops < FROM_HOPS:
+            sizes = self.hop_size if self.hops else np.ones(1, dtype=np.int64)
+            relayed = bool(self.hops) and int(self.hop_parent.max()) >= 0
+            return Survey(int(sizes.min()), int(sizes.max()), relayed, False, np.unique(self.hop_link))
+        columns = (self.hop_start, self.hop_link, self.hop_parent, self.hop_size, self.need_start, self.need)
+        touched = np.zeros(max(0, int(self.hop_link.max())) + 1, dtype=np.bool_)
+        low, high, relayed, fine = compiled(_survey)(*columns, touched)
+        return Survey(int(low), int(high), bool(relayed), bool(fine), np.flatnonzero(touched))
 
     def check(self, links: int) -> None:
         """Raise InvalidInput, naming the first transfer that is wrong, unless every row makes sense on so many links."""
         rows, hops = len(self), self.hops
+        consistent = len(self.hop_parent) == len(self.hop_size) == hops and len(self.need_start) == rows + 1
+        plain = self.priority is None and self.release is None and self.after is None
+        if consistent and plain and self.survey.fine and int(self.survey.links[-1]) < links:
+            return
         for name, starts, length in (("hop", self.hop_start, hops), ("need", self.need_start, len(self.need))):
             if len(starts) != rows + 1 or starts[0] != 0 or starts[-1] != length or (np.diff(starts) < 0).any():
                 raise InvalidInput(f"program: {name}_start does not cut the {length} {name}s into {rows} rows")
@@ -191,11 +242,10 @@ def timing(program: Program, links: Sequence[Link], times: Iterable[Fraction] = 
     times
         Further points in time that must be whole ticks if possible.
     """
-    used = np.flatnonzero(np.bincount(program.hop_link, minlength=len(links))).tolist() if program.hops else []
+    used = program.survey.links.tolist()
     bandwidth = {link: links[link].bandwidth for link in used}
     latency = {link: links[link].latency for link in used}
-    smallest = int(program.hop_size.min()) if program.hops else 1
-    largest = int(program.hop_size.max()) if program.hops else 1
+    smallest, largest = program.survey.smallest, program.survey.largest
     step = smallest if smallest == largest else 1
     times = list(times)
     classes = set(bandwidth.values())
@@ -204,7 +254,7 @@ def timing(program: Program, links: Sequence[Link], times: Iterable[Fraction] = 
     # No transfer waits for longer than all the others take together; a quick bound on that mostly does.
     for total in (program.hops * slowest + _delays(program, times), None):
         bound = _total(program, bandwidth, latency) + _delays(program, times) if total is None else total
-        for unit in (step, 0):
+        for unit in dict.fromkeys((1, step, 0)):
             unit = unit or int(np.gcd.reduce(program.hop_size))
             ticks = base
             for one in classes:

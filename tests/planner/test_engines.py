@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from fractions import Fraction
 
@@ -70,7 +71,8 @@ def shuffled(program: Program, source: random.Random) -> Program:
             for h in range(first, last)
         ]
         needs = [place[int(n)] for n in program.need[program.need_start[old] : program.need_start[old + 1]]]
-        builder.add(hops, int(program.hop_size[first]) if hops else 1, needs)
+        rank = 0 if program.priority is None else int(program.priority[old])
+        builder.add(hops, int(program.hop_size[first]) if hops else 1, needs, priority=rank)
     again = builder.program()
     again.clock = program.clock
     again.release = None if program.release is None else program.release[order]
@@ -78,14 +80,23 @@ def shuffled(program: Program, source: random.Random) -> Program:
     return again
 
 
-def seconds(timeline: Timeline) -> list[Fraction | None]:
-    return [None if t < 0 else Fraction(int(t), timeline.ticks_per_second) for t in timeline.finish]
+def seconds(timeline: Timeline, times: np.ndarray | None = None) -> list[Fraction | None]:
+    times = timeline.finish if times is None else times
+    return [None if t < 0 else Fraction(int(t), timeline.ticks_per_second) for t in times]
+
+
+def carried(program: Program, links: list[Link]) -> list[Fraction]:
+    """Return for how long each link sends when every hop is sent whole."""
+    total = [Fraction(0)] * len(links)
+    for link, size in zip(program.hop_link, program.hop_size, strict=True):
+        total[link] += Fraction(int(size), program.scale * links[link].bandwidth)
+    return total
 
 
 def agrees(
     program: Program, links: list[Link], service: Service, engines: tuple[str, ...], *, compile: bool = False
 ) -> None:
-    expected = reference_events.finish_times(program, links, service)
+    expected = reference_events.simulate(program, links, service)
     for name in engines:
         try:
             found = run(program, links, service, engine=name, compile=compile)
@@ -93,12 +104,19 @@ def agrees(
             assert name == "sweep" and "order of numbers" in str(error)
             continue
         assert found.error == 0
-        assert seconds(found) == expected, name
-        if None not in expected:
-            carried = [Fraction(0)] * len(links)
-            for link, size in zip(program.hop_link, program.hop_size, strict=True):
-                carried[link] += Fraction(int(size), program.scale * links[link].bandwidth)
-            assert [Fraction(int(one), found.ticks_per_second) for one in found.busy] == carried
+        assert seconds(found) == expected.finish, name
+        assert seconds(found, found.start) == expected.start, name
+        assert seconds(found, found.arrival) == expected.arrival, name
+        if None not in expected.finish:
+            assert seconds(found, found.busy) == carried(program, links), name
+
+
+def near(found: list[Fraction | None], expected: list[Fraction | None]) -> bool:
+    """Whether all times agree but for the rounding of doubles, and never with never."""
+    return all(
+        mine is theirs or (mine is not None and theirs is not None and abs(mine - theirs) <= theirs / 10**9)
+        for mine, theirs in zip(found, expected, strict=True)
+    )
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -153,7 +171,23 @@ def test_buffers(seed: int) -> None:
     program = random_program(source, len(links))
     rooms = {link: source.choice([12, 12, 16, 24]) for link in range(len(links)) if source.random() < 0.8}
     service = Service(switching=CUT if seed % 2 else "store-forward", buffers=rooms)
-    agrees(program, links, service, ("auto",), compile=seed % 10 == 0)
+    agrees(program, links, service, ("auto",), compile=seed % 10 < 2)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_everything_first_come_first_served_at_once(seed: int) -> None:
+    """Buffers or priorities, with outages, in any order of numbers, with hops of different sizes in one transfer."""
+    source = random.Random(7000 + seed)
+    links = random_links(source, busy=source.random() < 0.7)
+    ranked = source.random() < 0.4
+    program = random_program(source, len(links), priorities=ranked, ordered=source.random() < 0.4)
+    if source.random() < 0.5:
+        program.hop_size = np.array([source.choice([4, 6, 12]) for _ in program.hop_size], dtype=np.int64)
+    rooms = {} if ranked else {link: source.choice([12, 16, 24]) for link in range(len(links)) if source.random() < 0.7}
+    down = random_outages(source, len(links)) if source.random() < 0.7 else {}
+    switching = "store-forward" if ranked or source.random() < 0.5 else CUT
+    service = Service(switching=switching, buffers=rooms, outages=down)
+    agrees(program, links, service, ("auto", "queued"), compile=source.random() < 0.2)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -163,32 +197,94 @@ def test_fair_shares(seed: int) -> None:
     program = random_program(source, len(links), priorities=seed % 4 == 0, distinct=seed % 5 == 0)
     outages = random_outages(source, len(links)) if seed % 7 == 0 else {}
     service = Service(discipline="fair", switching=CUT if seed % 2 else "store-forward", outages=outages)
-    expected = reference_events.finish_times(program, links, service)
-    found = seconds(run(program, links, service, compile=seed % 10 == 0))
-    for mine, theirs in zip(found, expected, strict=True):
-        assert (mine is None) == (theirs is None)
-        if mine is not None and theirs is not None:
-            assert abs(mine - theirs) <= theirs / 10**9
+    expected = reference_events.simulate(program, links, service)
+    found = run(program, links, service, compile=seed % 10 < 2)
+    assert near(seconds(found), expected.finish)
+    assert near(seconds(found, found.arrival), expected.arrival)
+    if None not in expected.finish:
+        assert near(seconds(found, found.busy), list(carried(program, links)))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_fair_shares_by_priority_and_in_outages(seed: int) -> None:
+    """Both switchings, any order of numbers; no two sizes are equal, so that hardly any moments coincide."""
+    source = random.Random(8000 + seed)
+    links = random_links(source, busy=source.random() < 0.7)
+    ordered = source.random() < 0.5
+    program = random_program(source, len(links), priorities=source.random() < 0.8, ordered=ordered, distinct=True)
+    begin = Fraction(source.randint(0, 10**6), 3)
+    down = {link: (begin, begin + source.randint(1, 10**6)) for link in range(len(links)) if source.random() < 0.4}
+    service = Service("fair", source.choice(["store-forward", CUT]), outages=down)
+    expected = reference_events.simulate(program, links, service)
+    found = run(program, links, service, engine="fair", compile=source.random() < 0.2)
+    assert near(seconds(found), expected.finish)
+    assert near(seconds(found, found.arrival), expected.arrival)
+    assert near(seconds(found, found.busy), list(carried(program, links)))
+
+
+COINCIDING = pytest.mark.xfail(strict=True, reason="what rounding leaves of a message that ends now waits for its link")
+
+
+@COINCIDING
+@pytest.mark.parametrize("what", ["outage", "outage for ever", "a more urgent message"])
+def test_fair_messages_that_end_as_their_link_is_taken_away(what: str) -> None:
+    """One to four equal messages share a link, and are through at the very moment in which they lose it."""
+    wrong = []
+    for count, bandwidth, release in itertools.product(range(1, 5), (1, 3, 5, 7, 8), range(6)):
+        whole = Fraction(release, 3) + Fraction(4 * count, bandwidth)
+        builder = Builder()
+        for _ in range(count):
+            builder.add([(0, -1)], 4, priority=1)
+        expected: list[Fraction | None] = [whole] * count
+        releases, down = [Fraction(release, 3)] * count, {}
+        if what == "a more urgent message":
+            builder.add([(0, -1)], 4)
+            releases.append(whole)
+            expected.append(whole + Fraction(4, bandwidth))
+        else:
+            down[0] = (whole, None if what == "outage for ever" else whole + 10)
+        program = builder.program()
+        program.clock = 3 * bandwidth
+        program.release = np.array([int(one * program.clock) for one in releases])
+        links, service = [Link(0, 1, bandwidth, Fraction(0))], Service("fair", outages=down)
+        assert reference_events.finish_times(program, links, service) == expected
+        if not near(seconds(run(program, links, service)), expected):
+            wrong.append((count, bandwidth, release))
+    assert not wrong
+
+
+@COINCIDING
+def test_fair_shares_by_priority_and_in_outages_when_moments_coincide() -> None:
+    wrong = []
+    for seed in range(150):
+        source = random.Random(9000 + seed)
+        links = random_links(source, busy=source.random() < 0.7)
+        program = random_program(source, len(links), priorities=True, ordered=source.random() < 0.5)
+        down = random_outages(source, len(links)) if source.random() < 0.7 else {}
+        service = Service("fair", source.choice(["store-forward", CUT]), outages=down)
+        if not near(seconds(run(program, links, service)), reference_events.finish_times(program, links, service)):
+            wrong.append(seed)
+    assert not wrong
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_fair_is_first_come_first_served_without_contention(seed: int) -> None:
-    """Each link carries one hop: nobody shares anything."""
+    """Each link carries one hop, or one after the other: nobody shares anything."""
     source = random.Random(6000 + seed)
-    builder, links = Builder(), []
+    builder = Builder()
+    links = [Link(0, 1, source.choice([1, 2, 5]), Fraction(source.randint(0, 3))) for _ in range(24)]
+    shared = seed % 2 == 1
     for transfer in range(8):
-        hops = []
-        for k in range(source.randint(1, 3)):
-            links.append(Link(0, 1, source.choice([1, 2, 5]), Fraction(source.randint(0, 3))))
-            hops.append((len(links) - 1, k - 1))
-        builder.add(hops, source.randint(1, 9), source.sample(range(transfer), source.randint(0, min(2, transfer))))
+        count = source.randint(1, 3)
+        crossed = source.sample(range(4), count) if shared else range(3 * transfer, 3 * transfer + count)
+        needs = [transfer - 1] * (transfer > 0) if shared else source.sample(range(transfer), min(2, transfer))
+        builder.add([(link, k - 1) for k, link in enumerate(crossed)], source.randint(1, 9), needs)
     program = builder.program()
     for switching in ("store-forward", CUT):
         fair = run(program, links, Service("fair", switching))
         alone = run(program, links, Service("fifo", switching))
-        for a, b in zip(seconds(fair), seconds(alone), strict=True):
-            assert a is not None and b is not None
-            assert abs(a - b) <= b / 10**9
+        assert None not in seconds(alone)
+        assert near(seconds(fair), seconds(alone))
 
 
 def test_contention_differs_between_disciplines() -> None:
@@ -241,6 +337,36 @@ def test_bad_programs(columns: dict[str, list[int]], message: str) -> None:
         run(bad(**columns), links)
 
 
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("name", ["auto", "sweep", "events", "queued", "fair"])
+def test_every_engine_names_the_transfers_of_a_cycle(name: str, compile: bool) -> None:
+    """Transfer 0 is free and 4 waits for the cycle: neither is part of it."""
+    builder = Builder()
+    for needs in ([], [3], [1, 0], [2], [3]):
+        builder.add([(0, -1), (1, 0)], 4, needs)
+    links = [Link(0, 1, 1, Fraction(0))] * 2
+    service = Service("fair") if name == "fair" else Service()
+    try:
+        run(builder.program(), links, service, engine=name, compile=compile)
+    except InvalidInput as error:
+        declined = name == "sweep" and "order of numbers" in str(error)
+        assert declined or "cycle: transfers 1, 3, 2 wait for one another" in str(error)
+    else:
+        pytest.fail("a cycle was not noticed")
+
+
+def test_sweep_declines_what_is_not_served_in_the_order_of_numbers() -> None:
+    """The second message is there first."""
+    builder = Builder()
+    builder.add([(0, -1), (1, 0)], 4)
+    builder.add([(1, -1)], 4)
+    links = [Link(0, 1, 1, Fraction(0))] * 2
+    with pytest.raises(InvalidInput, match="order of numbers"):
+        run(builder.program(), links, engine="sweep")
+    assert run(builder.program(), links).engine == "events"
+    assert seconds(run(builder.program(), links)) == [8, 4]
+
+
 def test_what_engines_refuse() -> None:
     builder = Builder()
     builder.add([(0, -1)], 4, priority=1)
@@ -252,6 +378,12 @@ def test_what_engines_refuse() -> None:
         run(bad(), links * 2, Service(buffers={0: 3}))
     with pytest.raises(InvalidInput, match="link 9 does not exist"):
         run(bad(), links * 2, Service(buffers={9: 3}))
+    for name in ("sweep", "events"):
+        with pytest.raises(InvalidInput, match="use queued"):
+            run(bad(), links * 2, Service(outages={0: (Fraction(1), None)}), engine=name)
+    for name, discipline in (("queued", "fair"), ("fair", "fifo")):
+        with pytest.raises(InvalidInput, match=f"engine {name} does not serve {discipline}"):
+            run(bad(), links * 2, Service(discipline), engine=name)
     with pytest.raises(InvalidInput, match="unknown engine"):
         run(bad(), links * 2, engine="magic")
     with pytest.raises(InvalidInput, match="discipline fifo"):
