@@ -39,6 +39,7 @@ wheel: setup
 
 bench: setup
 	$(BIN)/python results/placement.py
+	$(BIN)/python results/simulator.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

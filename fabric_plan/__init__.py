@@ -16,7 +16,9 @@ _HOMES = {
     "Strategy": "planner.parallelism",
     "Demand": "planner.problem",
     "PlacementProblem": "planner.problem",
+    "ScheduleProblem": "planner.problem",
     "PlacementPlan": "planner.plan",
+    "SchedulePlan": "planner.schedule",
     "Certificate": "planner.plan",
     "Status": "planner.plan",
     "load_fabric": "planner.files",
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
     from fabric_plan.planner.interface import Budget, Progress, plan, planners, validate
     from fabric_plan.planner.parallelism import Strategy
     from fabric_plan.planner.plan import Certificate, PlacementPlan, Status
-    from fabric_plan.planner.problem import Demand, PlacementProblem
+    from fabric_plan.planner.problem import Demand, PlacementProblem, ScheduleProblem
+    from fabric_plan.planner.schedule import SchedulePlan
 
 
 def __getattr__(name: str) -> Any:

@@ -60,7 +60,10 @@ class Timeline:
 
     @property
     def error(self) -> float:
-        """Largest relative rounding error of a duration; shares of a fluid are doubles."""
+        """Largest relative rounding error of a duration; shares of a fluid are doubles.
+
+        A tie that rounding breaks may be served in the other order: times then differ by more than this.
+        """
         return max(self.timing.error, 1e-9) if self.engine == "fair" else self.timing.error
 
     @cached_property

@@ -104,7 +104,7 @@ def run_fair(program: Program, ticks: Timing, service: Service, links: Sequence[
 def _finer(ticks: Timing) -> Timing:
     """Shares are fractions of ticks: use the finest that fit, so that rounding them is nothing."""
     longest = max(ticks.longest, 1)
-    factor = max(1, HORIZON // 4 // longest)
+    factor = max(1, 2**50 // longest)  # doubles still tell one tick from the next
     factor = min(factor, 10**18 // ticks.per_second + 1)
     return dataclasses.replace(
         ticks,
@@ -362,13 +362,15 @@ def fair_kernel(
                         following = end
         if following < 0:
             return
+        # What is due now within the rounding of doubles is through, before its links may be taken away.
+        slack = 0.5000001 + following * 1.0e-15
         passed = following - now
         now = following
         kept = 0
         for k in range(running):
             flow = active[k]
             left[flow] -= rate[flow] * passed
-            if rate[flow] > 0.0 and left[flow] <= rate[flow] * 0.5000001:
+            if rate[flow] > 0.0 and left[flow] <= rate[flow] * slack:
                 changed = True
                 for j in range(flow_start[flow], flow_start[flow + 1]):
                     hop = flow_hop[j]

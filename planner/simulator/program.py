@@ -48,6 +48,8 @@ def _survey(
     low = high = hop_size[0]
     relayed = False
     fine = hop_start[0] == 0 and hop_start[rows] == hops and need_start[0] == 0 and need_start[rows] == needs
+    if not fine:
+        return low, high, True, False
     for row in range(rows):
         first, last = hop_start[row], hop_start[row + 1]
         if first > last or last > hops or need_start[row] > need_start[row + 1]:

@@ -222,10 +222,6 @@ def test_fair_shares_by_priority_and_in_outages(seed: int) -> None:
     assert near(seconds(found, found.busy), list(carried(program, links)))
 
 
-COINCIDING = pytest.mark.xfail(strict=True, reason="what rounding leaves of a message that ends now waits for its link")
-
-
-@COINCIDING
 @pytest.mark.parametrize("what", ["outage", "outage for ever", "a more urgent message"])
 def test_fair_messages_that_end_as_their_link_is_taken_away(what: str) -> None:
     """One to four equal messages share a link, and are through at the very moment in which they lose it."""
@@ -253,7 +249,6 @@ def test_fair_messages_that_end_as_their_link_is_taken_away(what: str) -> None:
     assert not wrong
 
 
-@COINCIDING
 def test_fair_shares_by_priority_and_in_outages_when_moments_coincide() -> None:
     wrong = []
     for seed in range(150):
@@ -420,3 +415,27 @@ def test_algorithms_take_as_long_as_the_reference_says(ranks: int) -> None:
             service = Service(switching=switching)
             expected = reference_events.finish_times(program, problem.fabric.links, service)
             assert seconds(engine.run(program, problem.fabric.links, service)) == expected
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"hop_start": [-50, 2, 4]},
+        {"hop_start": [0, 9, 4]},
+        {"hop_start": [0, 3, 4], "hop_parent": [-1, 0, 1, 1]},
+        {"hop_link": [0, -1, 0, 1]},
+        {"hop_link": [0, 1, 0, 2]},
+        {"hop_size": [4, 4, 0, 4]},
+        {"need_start": [0, 0, 1], "need": [-3]},
+        {"need_start": [0, 2, 1], "need": [0]},
+    ],
+)
+def test_large_programs_are_refused_as_small_ones_are(
+    columns: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput) as small:
+        bad(**columns).check(2)
+    monkeypatch.setattr("fabric_plan.planner.simulator.program.FROM_HOPS", 1)
+    with pytest.raises(InvalidInput) as large:
+        bad(**columns).check(2)
+    assert str(small.value) == str(large.value)
