@@ -29,13 +29,16 @@ import numpy as np
 from fabric_plan.planner.fabric import Link
 from fabric_plan.planner.problem import ScheduleProblem
 from fabric_plan.planner.simulator import engine
-from fabric_plan.planner.simulator.program import Program
+from fabric_plan.planner.simulator.compiled import compiled
+from fabric_plan.planner.simulator.program import Program, timing
 from fabric_plan.planner.simulator.service import Service
+from fabric_plan.planner.simulator.sweep import sweep
 
 HERE = Path(__file__).resolve().parent
 RUNS = 15
 TARGETS = {
     ("ring-1024", "sweep"): 0.025,
+    ("ring-1024", "sweep, the kernel alone"): 0.025,
     ("ring-1024", "events"): 0.10,
     ("ring-1024-unequal", "events"): 0.40,
     ("all-to-all-72x18", "events"): 0.02,
@@ -111,6 +114,21 @@ def cpu(work: Callable[[], Any]) -> tuple[float, float, Any]:
     return statistics.median(times), min(times), result
 
 
+def kernel_alone(program: Program, links: list[Link]) -> tuple[float, float]:
+    """Return (median, least) CPU seconds of the sweep's kernel, without ticks, checks and fresh memory."""
+    ticks, count = timing(program, links), len(links)
+    start, finish = np.zeros(program.hops, np.int64), np.zeros(len(program), np.int64)
+    columns = (program.hop_start, program.hop_link, program.hop_parent, ticks.size, ticks.rate, ticks.latency)
+    needs = (program.need_start, program.need, ticks.release, ticks.after)
+    nothing = np.zeros(0, np.int64)
+    median, least, _ = cpu(
+        lambda: compiled(sweep)(
+            *columns, *needs, False, start, nothing, finish, np.zeros(count, np.int64), np.zeros(count, np.int64)
+        )
+    )
+    return median, least
+
+
 def process(code: list[str], *, cache: str | None = None) -> float:
     """Return the median user CPU seconds of a command, over five runs (one, where it compiles into an empty cache)."""
     environment = {**os.environ, **({"NUMBA_CACHE_DIR": cache} if cache else {})}
@@ -153,6 +171,10 @@ def measure() -> list[dict[str, Any]]:
             }
             record(work, name, seconds, **more, finish=float(found.seconds))
         assert len(ends) == 1, "engines differ"
+        if work.startswith("ring"):
+            median, least = kernel_alone(program, links)
+            more = {"hops": program.hops, "ns_per_hop": round(median / program.hops * 1e9, 1), "least": round(least, 4)}
+            record(work, "sweep, the kernel alone", median, **more)
     program, links = works["all-to-all-72x18"]
     seconds, _, found = cpu(lambda: engine.run(program, links, Service(switching="cut-through"), compile=True))
     record("all-to-all-72x18, cut-through", found.engine, seconds, hops=program.hops, finish=float(found.seconds))
