@@ -65,6 +65,8 @@ def command(
     Exit code 1: it never finishes.
     """
     from fabric_plan.planner import files
+    from fabric_plan.planner.errors import InvalidInput
+    from fabric_plan.planner.plan import RoutingPlan
     from fabric_plan.planner.simulator.disturb import Disturbance
     from fabric_plan.planner.simulator.service import Service
     from fabric_plan.planner.units import parse_size
@@ -72,6 +74,8 @@ def command(
     if trace is not None:
         files.check_writable(trace)
     plan, faults = files.read_plan(plan_file)
+    if isinstance(plan, RoutingPlan):
+        raise InvalidInput(f"{plan_file}: a routing takes no time: fabric-plan validate walks it")
     fabric = plan.problem.fabric
     trouble = Disturbance.parse(fabric, slow=slow, fail=fail, late=late)
     room = {} if buffer is None else dict.fromkeys(range(len(fabric.links)), parse_size(buffer))

@@ -9,7 +9,7 @@ import click
 from fabric_plan.cli.options import talking
 
 if TYPE_CHECKING:
-    from fabric_plan.planner.plan import PlacementPlan
+    from fabric_plan.planner.plan import PlacementPlan, RoutingPlan
     from fabric_plan.planner.schedule import SchedulePlan
 
 
@@ -53,7 +53,7 @@ def command(plan_file: str, prove: bool, time_limit: float, as_json: bool, quiet
         raise click.exceptions.Exit(1)
 
 
-def _simulation(plan: PlacementPlan | SchedulePlan) -> dict[str, Any] | None:
+def _simulation(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> dict[str, Any] | None:
     if plan.report is None:
         return None
     if plan.family == "placement":
@@ -61,29 +61,40 @@ def _simulation(plan: PlacementPlan | SchedulePlan) -> dict[str, Any] | None:
 
         placed = cast("PlacementPlan", plan)
         return simulation_document(placed, placed.report) if placed.report is not None else None
+    if plan.family == "routing":
+        from fabric_plan.planner import routing_result
+
+        routed = cast("RoutingPlan", plan)
+        return routing_result.simulation_document(routed.report) if routed.report is not None else None
     from fabric_plan.planner import schedule_result
 
     scheduled = cast("SchedulePlan", plan)
     return schedule_result.simulation_document(scheduled, scheduled.report) if scheduled.report is not None else None
 
 
-def _describe(plan: PlacementPlan | SchedulePlan) -> str:
+def _describe(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> str:
     if plan.family == "placement":
         from fabric_plan.cli.console import describe
 
         return describe(cast("PlacementPlan", plan))
+    if plan.family == "routing":
+        from fabric_plan.cli import routing_console
+
+        return routing_console.describe(cast("RoutingPlan", plan))
     from fabric_plan.cli import schedule_console
 
     return schedule_console.describe(cast("SchedulePlan", plan))
 
 
-def _print_report(plan: PlacementPlan | SchedulePlan) -> None:
+def _print_report(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> None:
     from fabric_plan.cli import console, schedule_console
 
     if plan.family == "placement":
         placed = cast("PlacementPlan", plan)
         if placed.report is not None:
             console.print_report(placed, placed.report, verbose=False)
+        return
+    if plan.family == "routing":
         return
     scheduled = cast("SchedulePlan", plan)
     if scheduled.report is not None:
@@ -92,11 +103,14 @@ def _print_report(plan: PlacementPlan | SchedulePlan) -> None:
 
 def _disproved(plan: Any, time_limit: float, *, as_json: bool, quiet: bool) -> list[str]:
     """Solve again; return the contradictions with what the plan states."""
-    from fabric_plan.cli import place, schedule
+    from fabric_plan.cli.console import Meter
     from fabric_plan.planner import interface, result
 
-    solve: Any = place.solve if plan.family == "placement" else schedule.solve
-    again = solve(plan.problem, "auto", interface.Budget(seconds=time_limit), as_json=as_json, quiet=quiet)
+    meter = Meter(as_json=as_json, quiet=quiet)
+    try:
+        again: Any = interface.plan(plan.problem, budget=interface.Budget(seconds=time_limit), on_progress=meter)
+    finally:
+        meter.close()
     stated, found = plan.certificate, again.certificate
     unit = found.keys[0].unit
     faults = []

@@ -26,13 +26,13 @@ from fabric_plan.planner.errors import FabricPlanError, InvalidInput, InvalidPla
 from fabric_plan.planner.fabric import Fabric
 from fabric_plan.planner.formats import graph_json
 from fabric_plan.planner.parallelism import Strategy
-from fabric_plan.planner.plan import PlacementPlan, Plan
+from fabric_plan.planner.plan import PlacementPlan, Plan, RoutingPlan
 from fabric_plan.planner.problem import Problem
 
 if TYPE_CHECKING:
     from fabric_plan.planner.schedule import SchedulePlan
 
-    AnyPlan = PlacementPlan | SchedulePlan
+    AnyPlan = PlacementPlan | RoutingPlan | SchedulePlan
 
 PLAN_SCHEMA = "fabric-plan/plan/1"
 PROBLEM_SCHEMA = "fabric-plan/problem/1"
@@ -225,7 +225,7 @@ def dump(document: dict[str, Any]) -> bytes:
 def read_plan(path: Path | str) -> tuple[AnyPlan, list[str]]:
     """Read a plan file and return (plan, faults of the file itself, such as a digest that does not match).
 
-    Placements and schedules are the families whose plans have files so far.
+    Placements, routings and schedules are the families whose plans have files so far.
 
     Raises
     ------
@@ -239,8 +239,8 @@ def parse_plan(data: bytes, where: str) -> tuple[AnyPlan, list[str]]:
     """Read a plan from bytes; ``where`` names them in errors. See :func:`read_plan`."""
     document = _document(data, where, PLAN_SCHEMA)
     family = document.pop("family", None)
-    if family not in ("placement", "schedule"):
-        raise InvalidPlan(f"{where}: family {family!r}: expected placement, schedule")
+    if family not in ("placement", "routing", "schedule"):
+        raise InvalidPlan(f"{where}: family {family!r}: expected placement, routing, schedule")
     stated = document.pop("digest", None)
     if not isinstance(stated, str):
         raise InvalidPlan(f"{where}: $.digest: missing; every plan file carries one")
@@ -258,8 +258,8 @@ def parse_plan(data: bytes, where: str) -> tuple[AnyPlan, list[str]]:
 
 
 def _plan_type(family: str) -> type[AnyPlan]:
-    if family == "placement":
-        return PlacementPlan
+    if family != "schedule":
+        return PlacementPlan if family == "placement" else RoutingPlan
     from fabric_plan.planner.schedule import SchedulePlan  # brings arrays along, which placements do without
 
     return SchedulePlan

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 import msgspec
 
 from fabric_plan.planner.errors import InvalidInput, PlanRejected, suggest
-from fabric_plan.planner.plan import PlacementPlan, Plan
-from fabric_plan.planner.problem import PlacementProblem, Problem, ScheduleProblem
+from fabric_plan.planner.plan import PlacementPlan, Plan, RoutingPlan
+from fabric_plan.planner.problem import PlacementProblem, Problem, RoutingProblem, ScheduleProblem
 
 if TYPE_CHECKING:
     from fabric_plan.planner.schedule import SchedulePlan
@@ -136,6 +136,16 @@ def plan(
 
 @overload
 def plan(
+    problem: RoutingProblem,
+    *,
+    planner: str = "auto",
+    budget: Budget | None = None,
+    on_progress: OnProgress | None = None,
+) -> RoutingPlan: ...
+
+
+@overload
+def plan(
     problem: Problem,
     *,
     planner: str = "auto",
@@ -191,6 +201,10 @@ def validate(plan: PlanT) -> tuple[PlanT, list[str]]:
         from fabric_plan.planner.simulator import schedule
 
         report, faults = schedule.check(cast("SchedulePlan", plan))
+    elif plan.family == "routing":
+        from fabric_plan.planner.simulator import routing
+
+        report, faults = routing.check(cast(RoutingPlan, plan))
     else:
         raise InvalidInput(f"plans of the family {plan.family} have no checker in this version")
     if report is not None:

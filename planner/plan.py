@@ -12,8 +12,8 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem
-from fabric_plan.planner.simulator.report import PlacementReport
+from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, SwitchFlow
+from fabric_plan.planner.simulator.report import PlacementReport, RoutingReport
 
 
 class Status(StrEnum):
@@ -125,14 +125,42 @@ class PlacementPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return min(self.baselines, key=lambda one: one.value, default=None)
 
 
-class RoutingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The colour word of each flow, one letter a level; None for a flow that is put off."""
+class RoutingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The colour word of each flow through a FRED switch.
+
+    Parameters
+    ----------
+    middles
+        Middle networks of the switch that routes them: the problem's, unless it allows more.
+    flows, origins
+        The flows that are routed, and which of the problem's each comes from: the problem's own, on other ports where
+        workers moved, or the unicast flows of a ring where a collective was decomposed.
+    words, rounds
+        One letter a level, None for a flow that is put off; and the round in which each flow is served.
+    moves
+        Ports that workers left and took, as pairs.
+    """
 
     family: ClassVar[str] = "routing"
 
     problem: RoutingProblem
+    middles: int
+    flows: tuple[SwitchFlow, ...]
+    origins: tuple[int, ...]
     words: tuple[tuple[int, ...] | None, ...]
+    rounds: tuple[int, ...]
     certificate: Certificate
+    moves: tuple[tuple[int, int], ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+    planner: str = ""
+    seed: int = 0
+    seconds: float | None = None
+    report: RoutingReport | None = None
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The best of the baselines."""
+        return min(self.baselines, key=lambda one: one.value, default=None)
 
 
 class BalancePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -231,6 +231,11 @@ class SwitchFlow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 raise InvalidProblem(f"flow: a port is named twice among the {side} {list(ports)}")
 
 
+WayOut = Literal["nothing", "block", "phases", "move", "middle", "decompose"]
+"""What may be done where not all flows route at once: leave some out, take turns, move workers to other ports, more middle
+networks, or run collectives as rings of unicast flows."""
+
+
 class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which middle network each flow takes at every level of a Fred_m(P) switch (FRED paper, sections 4 and 5)."""
 
@@ -239,7 +244,7 @@ class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     middles: int
     ports: int
     flows: tuple[SwitchFlow, ...]
-    allow: Literal["nothing", "block", "phases", "move", "middle", "decompose"] = "nothing"
+    allow: WayOut = "nothing"
 
     def __post_init__(self) -> None:
         if self.middles < 2 or self.ports < 2:

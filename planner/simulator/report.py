@@ -90,3 +90,19 @@ class ScheduleReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     links: tuple[int, ...]
     busy: tuple[Fraction, ...]
     carried: tuple[Fraction, ...]
+
+
+class RoutingReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the walk through the configured switch found.
+
+    Parameters
+    ----------
+    micro_switches
+        How many the switch has, and by round how many are in each state.
+    bits
+        Configuration bits of a round: enough to set every micro-switch.
+    """
+
+    micro_switches: int
+    states: tuple[dict[str, int], ...]
+    bits: int

@@ -1,0 +1,130 @@
+"""``fabric-plan route``: flows through a FRED switch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fabric_plan.cli.options import output, solving, talking
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.problem import SwitchFlow
+
+WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
+
+
+@click.command("route", short_help="Route collectives through a FRED switch.")
+@click.argument("flow_file", metavar="[FLOWS]", required=False)
+@click.option(
+    "--switch", default=None, metavar="fredM:P", help="The switch: middle networks and ports, as in fred3:12."
+)
+@click.option(
+    "--groups", default=None, metavar="G", help='All-reduces by port, as in "0-2;3,4"; flows as in "0-2>4;3>0".'
+)
+@click.option("-s", "--strategy", default=None, metavar="S", help="Workers on consecutive ports, as in MP3-DP3-PP2.")
+@click.option("--phase", type=click.Choice(["mp", "dp", "pp"]), default=None, help="Of the strategy.")
+@click.option(
+    "--order",
+    default="mp-pp-dp",
+    metavar="ORDER",
+    show_default=True,
+    help="Which dimension is on consecutive ports first.",
+)
+@click.option("--pp", type=click.Choice(["unicast", "multicast"]), default="unicast", show_default=True)
+@click.option(
+    "--allow",
+    type=click.Choice(WAYS),
+    default="nothing",
+    show_default=True,
+    help="The way out where not all flows route at once.",
+)
+@output("Write the routing here (.json, .json.gz; - for stdout).")
+@solving
+@talking
+def command(
+    flow_file: str | None,
+    switch: str | None,
+    groups: str | None,
+    strategy: str | None,
+    phase: str | None,
+    order: str,
+    pp: str,
+    allow: Any,
+    output: str | None,
+    planner: str,
+    time_limit: float,
+    workers: int | None,
+    seed: int,
+    deterministic: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Find the colour word of every flow through a FRED switch, or prove that there is none.
+
+    FLOWS is a file (- for stdin): {"switch": "fred3:12", "flows": [{"group": [0, 1]}, {"inputs": [2], "outputs": [3, 4]}]}.
+
+    \b
+    Ways out (--allow): block (fewest flows left out), phases (fewest rounds),
+    move (fewest workers on other ports), middle (fewest middle networks),
+    decompose (fewest all-reduces as rings).
+    \b
+    Examples:
+      fabric-plan route --switch fred3:12 --groups "0-2;3,4;5-7"
+      fabric-plan route --switch fred2:8 --groups "1,2;0,4;3,5;6,7" --allow phases
+      fabric-plan route --switch fred3:18 -s MP3-DP3-PP2 --phase dp -v
+    """
+    from fabric_plan.cli import console, routing_console
+    from fabric_plan.cli.console import Meter
+    from fabric_plan.planner import files, interface, routing_result
+    from fabric_plan.planner.errors import InvalidInput
+    from fabric_plan.planner.problem import RoutingProblem
+    from fabric_plan.planner.switch_flows import parse_switch
+
+    if output is not None:
+        files.check_writable(output)
+    named, flows = _flows(flow_file, groups, strategy, phase, order, pp == "multicast")
+    if switch is None and named is None:
+        raise InvalidInput("no switch: give --switch, as in fred3:12")
+    middles, ports = parse_switch(switch or named or "")
+    problem = RoutingProblem(middles=middles, ports=ports, flows=tuple(flows), allow=allow)
+    budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic)
+    if workers is not None:
+        budget = replace(budget, workers=workers)
+    meter = Meter(as_json=as_json, quiet=quiet)
+    try:
+        plan = interface.plan(problem, planner=planner, budget=budget, on_progress=meter)
+    finally:
+        meter.close()
+    if output is not None:
+        files.write_plan(plan, output)
+    if as_json:
+        console.emit(routing_result.result_document(plan))
+    elif output != "-":
+        routing_console.print_plan(plan, verbose=verbose)
+        if output is not None:
+            print(f"Written to {output}")
+
+
+def _flows(
+    flow_file: str | None, groups: str | None, strategy: str | None, phase: str | None, order: str, multicast: bool
+) -> tuple[str | None, list[SwitchFlow]]:
+    from fabric_plan.planner import files
+    from fabric_plan.planner.errors import InvalidInput
+    from fabric_plan.planner.parallelism import Strategy
+    from fabric_plan.planner.switch_flows import parse_flows, parse_groups, strategy_flows
+
+    given = [name for name, value in (("FLOWS", flow_file), ("--groups", groups), ("--strategy", strategy)) if value]
+    if len(given) != 1:
+        raise InvalidInput(
+            f"flows: give a file, --groups or --strategy, one of them ({', '.join(given) or 'none'} given)"
+        )
+    if flow_file is not None:
+        return parse_flows(files.read_bytes(flow_file), flow_file)
+    if groups is not None:
+        return None, parse_groups(groups)
+    if phase is None:
+        raise InvalidInput("--strategy needs --phase mp, dp or pp")
+    return None, strategy_flows(Strategy.parse(strategy or ""), phase, order=order, multicast=multicast)

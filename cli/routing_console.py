@@ -1,0 +1,70 @@
+"""What commands print about routings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fabric_plan.planner.fred import BASE, configure
+from fabric_plan.planner.result import gap_text
+from fabric_plan.planner.switch_flows import flow_name
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.plan import RoutingPlan
+
+LIMIT = 40
+"""Flows that are listed without ``-v``."""
+
+
+def describe(plan: RoutingPlan) -> str:
+    """Return a routing in one line."""
+    problem = plan.problem
+    more = "" if problem.allow == "nothing" else f", allowed: {problem.allow}"
+    return f"{len(problem.flows)} flows through fred{problem.middles}:{problem.ports}{more}"
+
+
+def print_plan(plan: RoutingPlan, *, verbose: bool) -> None:
+    """Print a routing with its certificate, words, and (verbose) every micro-switch."""
+    print(describe(plan))
+    certificate = plan.certificate
+    key = certificate.keys[0]
+    proved = {"optimal": "optimal, proved", "feasible": "feasible; the bound leaves a gap"}
+    print(f"  status      {proved.get(certificate.status.value, certificate.status.value)}")
+    bound = "-" if key.bound is None else str(key.bound)
+    print(f"  {key.name:<11} {key.value} {key.unit}, bound {bound}, gap {gap_text(certificate)}")
+    if plan.baselines:
+        print(f"  protocols   {'; '.join(f'{one.name} {one.note}' for one in plan.baselines)}")
+    for line in certificate.proof:
+        print(f"  proof       {line}")
+    if plan.moves:
+        print(f"  moves       {', '.join(f'{a} -> {b}' for a, b in plan.moves)}")
+    if plan.middles != plan.problem.middles:
+        print(f"  switch      fred{plan.middles}:{plan.problem.ports}")
+    for index, (flow, word) in enumerate(zip(plan.flows, plan.words, strict=True)):
+        if index == LIMIT and not verbose:
+            print(f"  ... {len(plan.flows) - LIMIT} more (-v lists them)")
+            break
+        told = "left out" if word is None else f"word {''.join(map(str, word)) if plan.middles <= 10 else list(word)}"
+        turn = f", round {plan.rounds[index]}" if any(plan.rounds) else ""
+        print(f"  flow {plan.origins[index]:<4} {flow_name(flow):<28} {told}{turn}")
+    if plan.report is not None:
+        for number, states in enumerate(plan.report.states):
+            counted = ", ".join(f"{count} {state}" for state, count in states.items())
+            title = f"round {number}: " if len(plan.report.states) > 1 else ""
+            print(f"Walked: {title}{counted} ({plan.report.micro_switches} micro-switches, {plan.report.bits} bits)")
+    if verbose:
+        _print_switches(plan)
+
+
+def _print_switches(plan: RoutingPlan) -> None:
+    for turn in range(max(plan.rounds, default=0) + 1):
+        served = [k for k in range(len(plan.flows)) if plan.words[k] is not None and plan.rounds[k] == turn]
+        words = [plan.words[k] or () for k in served]
+        if any(plan.rounds):
+            print(f"Round {turn}:")
+        for one in configure(plan.middles, plan.problem.ports, [plan.flows[k] for k in served], words):
+            if one.state == "idle":
+                continue
+            path = ".".join(map(str, one.path)) or "outermost"
+            streams = "; ".join(f"{'+'.join(map(str, a))} to {','.join(map(str, b))}" for a, b in one.connections)
+            name = "2x2" if one.side == BASE else f"{one.side} {one.index}"
+            print(f"  {path:<12} {name:<8} {one.state:<17} {streams}")
