@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     help="What the library ran.",
 )
 @click.option("--ranks", type=int, default=None, metavar="P", help="How many took part (default: the log's, else all).")
-@click.option("--class", "link_class", default=None, metavar="NAME", help="The class of links that the curve measures.")
+@click.option(
+    "--class",
+    "link_class",
+    default=None,
+    metavar="NAME",
+    help="The class of links that the curve measures (default: the one that bounds the routes).",
+)
 @click.option(
     "--protocol", default=None, metavar="NAME", help="The one protocol that was measured (NCCL_PROTO), as in ll128."
 )

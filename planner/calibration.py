@@ -15,9 +15,10 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
-from fabric_plan.planner.costs import Costs, Protocol
+from fabric_plan.planner.costs import Protocol
 from fabric_plan.planner.errors import InvalidInput, suggest
-from fabric_plan.planner.fabric import Fabric
+from fabric_plan.planner.fabric import Fabric, Link
+from fabric_plan.planner.units import format_bandwidth, format_time
 
 Points = Sequence[tuple[int, Fraction]]
 
@@ -33,6 +34,7 @@ _KNOWN: dict[tuple[str, str], Callable[[int], tuple[int, Fraction]]] = {
     ("all-reduce", "ring"): lambda p: (2 * (p - 1), Fraction(2 * (p - 1), p)),
     ("all-gather", "ring"): lambda p: (p - 1, Fraction(p - 1, p)),
     ("reduce-scatter", "ring"): lambda p: (p - 1, Fraction(p - 1, p)),
+    ("broadcast", "ring"): lambda p: (p - 1, Fraction(1)),
     ("all-reduce", "in-network"): lambda p: (1, Fraction(1)),
     ("all-to-all", "direct"): lambda p: (1, Fraction(p - 1, p)),
 }
@@ -72,7 +74,8 @@ class Calibration:
     points
         All measurements, by the fit to all that were used.
     held_out
-        Measurements predicted by a fit that has not seen them: each in turn, or every k-th.
+        Measurements predicted by a fit that has not seen them: every k-th, which nothing has seen, or each in turn, of
+        which only the ranges that the curve was cut into know.
     """
 
     fabric: Fabric
@@ -94,6 +97,21 @@ class Calibration:
     def worst_held_out(self) -> float | None:
         """Largest relative error at held-out points between others; None where there is none."""
         return max((abs(point.error) for point in self.held_out if not point.outside), default=None)
+
+
+@dataclass(frozen=True)
+class _Hop:
+    """What links of a class give between neighbouring ranks at present.
+
+    ``width`` is the bytes/s that they leave a message while all send to their neighbours, the least of all; ``alpha`` the
+    seconds of the slowest path that has such links, ``rest`` what links of other classes have of them, ``links`` how
+    many are of the class.
+    """
+
+    width: Fraction
+    alpha: Fraction
+    rest: Fraction
+    links: int
 
 
 def calibrate(
@@ -120,7 +138,7 @@ def calibrate(
     alpha
         Seconds of a hop from rank to rank; the fabric's by default.
     link_class
-        Which of the fabric's link classes the curve measures; needed where neighbours are joined by several.
+        Which of the fabric's link classes the curve measures; the one that bounds the routes between neighbours by default.
     protocols
         Into how many ranges of sizes to cut the curve; None: as many as it asks for.
     protocol
@@ -145,42 +163,48 @@ def calibrate(
         raise InvalidInput("a named protocol is one range of sizes: leave --protocols out")
     if hold_out is not None and hold_out < 2:
         raise InvalidInput(f"hold out {hold_out}: every second point at most can be left out")
-    hops, volume = _KNOWN[collective, algorithm](ranks)
+    if protocols not in (None, *_REGIMES):
+        raise InvalidInput(f"protocols {protocols}: a curve is cut into 1, 2 or 3 ranges of sizes")
+    steps, volume = _KNOWN[collective, algorithm](ranks)
     if algorithm == "in-network":
         if fabric.costs.in_network is None:
             raise InvalidInput(f"{fabric.name}: nothing says that its switches reduce")
         volume /= fabric.costs.in_network
-    names, present_alpha, present_width = _neighbours(fabric, ranks)
-    chosen = _chosen(fabric, names, link_class)
-    used = [one for k, one in enumerate(points) if hold_out is None or k % hold_out != hold_out - 1]
-    count = 1 if protocol is not None else protocols
-    cuts = _cuts(used, count)
-    fits = [_fit(used[a:b]) for a, b in cuts]
+    if algorithm == "direct":
+        _check_one_door(fabric, ranks)
     notes: list[str] = []
-    ranges = []
+    hops = _hops(fabric, ranks)
+    chosen = _chosen(fabric, hops, link_class, notes)
+    apart = {fabric.distance(rank, (rank + 1) % ranks) for rank in range(ranks)}
+    if algorithm == "ring" and len(apart) > 1:
+        notes.append(
+            f"ranks in order are {min(apart)} to {max(apart)} links apart, and alpha is that of the most: a ring in a better "
+            "order is quicker than the fit says"
+        )
+    used = [one for k, one in enumerate(points) if hold_out is None or k % hold_out != hold_out - 1]
+    cuts = _cuts(used, 1 if protocol is not None else protocols)
     labels = (protocol,) if protocol is not None else _REGIMES[len(cuts)]
-    for label, (a, b), (intercept, slope) in zip(labels, cuts, fits, strict=True):
-        hop = present_alpha if alpha is None else alpha
-        fixed = Fraction(intercept).limit_denominator(10**12) - hops * hop
-        if fixed < 0:
-            hop = max(Fraction(intercept).limit_denominator(10**12), Fraction(0)) / hops
-            fixed = Fraction(0)
-            notes.append(
-                f"{label}: the curve leaves no more than {float(hop) * 1e6:.3g} us a hop, so alpha is lowered to that"
-            )
+    ranges = []
+    for label, (a, b) in zip(labels, cuts, strict=True):
+        intercept, slope = _fit(used[a:b])
+        wait, fixed = _split(label, intercept, steps, alpha, hops[chosen], notes)
         bandwidth = max(1, round(volume / Fraction(slope)))
+        for name, other in hops.items():
+            if name != chosen and other.width < bandwidth:
+                raise InvalidInput(
+                    f"{label}: the curve reaches {format_bandwidth(bandwidth)} between neighbours, more than the "
+                    f"{format_bandwidth(other.width)} of {name!r} on the way: choose that with --class, or widen it first"
+                )
         top = None if b == len(used) else _boundary(used[b - 1][0], used[b][0])
-        ranges.append(Range(str(label), top, hop, fixed, bandwidth, b - a))
-    calibrated = _changed(fabric, ranges, chosen, names, present_alpha, present_width)
-    predicted = [_point(one, ranges, hops, volume) for one in points]
-    if hold_out is None:
-        held = [
-            _point(points[k], _again(points, k, cuts, hops, volume), hops, volume, outside=k in (0, len(points) - 1))
-            for k in range(len(points))
-            if len(points) > FEWEST
-        ]
-    else:
+        ranges.append(Range(label, top, wait, fixed, bandwidth, b - a))
+    calibrated = _changed(fabric, ranges, chosen, hops[chosen])
+    predicted = [_point(one, ranges, steps, volume) for one in points]
+    if hold_out is not None:
         held = [replace(one, outside=k == len(points) - 1) for k, one in enumerate(predicted) if points[k] not in used]
+    elif len(points) > FEWEST:
+        held = _each_in_turn(points, cuts, volume, notes)
+    else:
+        held = []
     return Calibration(
         fabric=calibrated,
         collective=collective,
@@ -194,30 +218,77 @@ def calibrate(
     )
 
 
-def _neighbours(fabric: Fabric, ranks: int) -> tuple[set[str], Fraction, Fraction]:
-    """Return the classes of the links between neighbouring ranks, a hop's latency, and its bandwidth in bytes/s."""
+def _hops(fabric: Fabric, ranks: int) -> dict[str, _Hop]:
+    """Return what each class of links on the routes between neighbouring ranks gives there."""
     of_link = {link: name for name, members in fabric.link_classes.items() for link in members}
-    names: set[str] = set()
-    waits, widths = [], []
-    for rank in range(ranks):
-        paths = fabric.route(rank, (rank + 1) % ranks)
-        names |= {of_link[link] for path in paths for link in path}
-        waits.append(max(sum((fabric.links[link].latency for link in path), Fraction(0)) for path in paths))
-        widths.append(len(paths) * min(fabric.links[link].bandwidth for path in paths for link in path))
-    return names, max(waits), Fraction(min(widths))
+    routes = [fabric.route(rank, (rank + 1) % ranks) for rank in range(ranks)]
+    shares: dict[int, Fraction] = {}  # how many neighbours' messages each link carries
+    found: dict[str, _Hop] = {}
+    for route in routes:
+        for path in route:
+            total = sum((fabric.links[link].latency for link in path), Fraction(0))
+            for link in path:
+                shares[link] = shares.get(link, Fraction(0)) + Fraction(1, len(route))
+            for name in {of_link[link] for link in path}:
+                mine = [fabric.links[link].latency for link in path if of_link[link] == name]
+                here = _Hop(Fraction(0), total, total - sum(mine, Fraction(0)), len(mine))
+                found[name] = max(found.get(name, here), here, key=lambda one: one.alpha)
+    for name, hop in found.items():
+        width = min(fabric.links[link].bandwidth / share for link, share in shares.items() if of_link[link] == name)
+        found[name] = replace(hop, width=width)
+    return found
 
 
-def _chosen(fabric: Fabric, names: set[str], wanted: str | None) -> str:
-    if wanted is None:
-        if len(names) > 1:
+def _chosen(fabric: Fabric, hops: dict[str, _Hop], wanted: str | None, notes: list[str]) -> str:
+    """Return the class of links that is fitted: the one asked for, else the only one that bounds the routes."""
+    several = ", ".join(map(repr, sorted(hops)))
+    if wanted is not None:
+        if wanted not in fabric.link_classes:
+            raise InvalidInput(f"unknown class of links {wanted!r}{suggest(wanted, list(fabric.link_classes))}")
+        if wanted not in hops:
             raise InvalidInput(
-                f"{fabric.name}: neighbours are joined by several classes of links: choose one with --class: "
-                f"{', '.join(repr(name) for name in sorted(names))}"
+                f"no neighbouring ranks are joined by {wanted!r}, so nothing measures it: choose {several}"
             )
-        return next(iter(names))
-    if wanted not in fabric.link_classes:
-        raise InvalidInput(f"unknown class of links {wanted!r}{suggest(wanted, list(fabric.link_classes))}")
-    return wanted
+        return wanted
+    least = min(one.width for one in hops.values())
+    bounding = sorted(name for name, one in hops.items() if one.width == least)
+    if len(bounding) > 1:
+        raise InvalidInput(
+            f"{fabric.name}: neighbours are joined by several classes of links, equally wide: choose one with --class: "
+            f"{several}"
+        )
+    if len(hops) > 1:
+        notes.append(
+            f"neighbours are joined by {several}; {bounding[0]!r} bounds them, so the curve is taken to measure it"
+        )
+    return bounding[0]
+
+
+def _check_one_door(fabric: Fabric, ranks: int) -> None:
+    """Refuse where a rank's messages to different ranks leave over different links, and so do not share them."""
+    doors = [{path[0] for path in fabric.route(0, rank)} for rank in range(1, ranks)]
+    if any(one != doors[0] for one in doors):
+        raise InvalidInput(
+            f"{fabric.name}: direct is fitted where all of a rank's messages leave over the same links, as to a switch: "
+            "calibrate this fabric with a ring collective"
+        )
+
+
+def _split(
+    label: str, intercept: float, steps: int, given: Fraction | None, hop: _Hop, notes: list[str]
+) -> tuple[Fraction, Fraction]:
+    """Return (alpha, fixed) of an intercept: alpha as given or as it is now, or what the curve leaves room for."""
+    exact = Fraction(intercept).limit_denominator(10**12)
+    alpha = hop.alpha if given is None else given
+    if steps * alpha > exact:
+        alpha = exact / steps
+        notes.append(f"{label}: the curve leaves no more than {format_time(alpha)} a hop, so alpha is lowered to that")
+    if alpha < hop.rest:
+        raise InvalidInput(
+            f"{label}: alpha {format_time(alpha)} is less than the {format_time(hop.rest)} of the other links of a hop: "
+            "lower their latency in a graph file of the fabric"
+        )
+    return alpha, exact - steps * alpha
 
 
 def _fit(points: Points) -> tuple[float, float]:
@@ -227,9 +298,11 @@ def _fit(points: Points) -> tuple[float, float]:
     weight = np.ones(len(points))
     best: tuple[float, float, float] | None = None
     scale = float(size.max())
-    for _ in range(60):
+    for turn in range(60):
         rows = np.stack([np.ones_like(size), size / scale], axis=1) * (weight / time)[:, None]
         (intercept, slope), *_ = np.linalg.lstsq(rows, weight, rcond=None)
+        if turn == 0 and slope <= 0:
+            raise InvalidInput("times do not grow with size: there is no bandwidth to fit; measure larger sizes")
         error = np.abs((intercept + slope * size / scale) / time - 1)
         if slope > 0 and intercept >= 0 and (best is None or error.max() < best[0]):
             best = (float(error.max()), float(intercept), float(slope) / scale)
@@ -239,45 +312,39 @@ def _fit(points: Points) -> tuple[float, float]:
         weight /= weight.max()
     if best is None:
         # Through the origin: the latency of the smallest message does not show.
-        slope = float((size / time).sum() / ((size / time) ** 2).sum())
-        if not (slope > 0 and time[-1] > time[0]):
-            raise InvalidInput("times do not grow with size: there is no bandwidth to fit; give larger sizes")
-        return 0.0, slope
+        return 0.0, float((size / time).sum() / ((size / time) ** 2).sum())
     return best[1], best[2]
-
-
-def _errors(points: Points, fit: tuple[float, float]) -> list[float]:
-    return [(fit[0] + fit[1] * float(n)) / float(t) - 1 for n, t in points]
 
 
 def _cuts(points: Points, count: int | None) -> list[tuple[int, int]]:
     """Return the ranges of points that are fitted apart, as (begin, end)."""
     if len(points) < FEWEST * (count or 1):
-        raise InvalidInput(f"{len(points)} measurements are too few: {count or 1} ranges need {FEWEST} each")
-    options: dict[int, tuple[float, list[tuple[int, int]]]] = {}
-    for parts in (1, 2, 3) if count is None else (count,):
-        for inner in itertools.combinations(range(1, len(points)), parts - 1):
-            edges = [0, *inner, len(points)]
-            cuts = list(itertools.pairwise(edges))
-            if min(b - a for a, b in cuts) < FEWEST:
-                continue
+        raise InvalidInput(
+            f"{len(points)} measurements are too few: a fit needs {FEWEST} a range of sizes: measure more sizes"
+        )
+    squares: dict[tuple[int, int], float] = {}  # the sum of squared relative errors of a range
+    for a, b in itertools.combinations(range(len(points) + 1), 2):
+        if b - a >= FEWEST and (a == 0 or b == len(points) or count in (None, 3)):
             try:
-                wrong = [error for a, b in cuts for error in _errors(points[a:b], _fit(points[a:b]))]
+                intercept, slope = _fit(points[a:b])
             except InvalidInput:
-                if parts == 1:
+                if (a, b) == (0, len(points)):
                     raise
                 continue
-            rms = float(np.sqrt(np.mean(np.square(wrong))))
-            if parts not in options or rms < options[parts][0]:
-                options[parts] = (rms, cuts)
-    if count is not None:
-        if count not in options:
-            raise InvalidInput(f"the curve cannot be cut into {count} ranges in which times grow with size")
-        return options[count][1]
-    chosen = options[1]
+            squares[a, b] = sum(((intercept + slope * n) / float(t) - 1) ** 2 for n, t in points[a:b])
+    best: dict[int, tuple[float, list[tuple[int, int]]]] = {}
+    for parts in (1, 2, 3) if count is None else (count,):
+        for inner in itertools.combinations(range(1, len(points)), parts - 1):
+            cuts = list(itertools.pairwise((0, *inner, len(points))))
+            if all(one in squares for one in cuts):
+                typical = (sum(squares[one] for one in cuts) / len(points)) ** 0.5
+                best[parts] = min(best.get(parts, (typical, cuts)), (typical, cuts))
+    if count is not None and count not in best:
+        raise InvalidInput(f"the curve cannot be cut into {count} ranges in which times grow with size: ask for fewer")
+    chosen = best[count or 1]
     for parts in (2, 3):
-        if parts in options and chosen[0] > AUTO_ERROR and options[parts][0] < chosen[0] / 2:
-            chosen = options[parts]
+        if count is None and parts in best and chosen[0] > AUTO_ERROR and best[parts][0] < chosen[0] / 2:
+            chosen = best[parts]
     return chosen[1]
 
 
@@ -291,58 +358,66 @@ def _range_of(size: int, ranges: Sequence[Range]) -> Range:
 
 
 def _point(
-    point: tuple[int, Fraction], ranges: Sequence[Range], hops: int, volume: Fraction, *, outside: bool = False
+    point: tuple[int, Fraction], ranges: Sequence[Range], steps: int, volume: Fraction, *, outside: bool = False
 ) -> Point:
     size, measured = point
     one = _range_of(size, ranges)
-    predicted = one.fixed + hops * one.alpha + volume * size / one.bandwidth
+    predicted = one.fixed + steps * one.alpha + volume * size / one.bandwidth
     return Point(size, measured, predicted, float(predicted / measured - 1), outside)
 
 
-def _again(points: Points, left_out: int, cuts: list[tuple[int, int]], hops: int, volume: Fraction) -> list[Range]:
-    """Return the fits without one point; its range must still have points enough, or borrows them from a neighbour."""
+def _each_in_turn(points: Points, cuts: list[tuple[int, int]], volume: Fraction, notes: list[str]) -> list[Point]:
+    """Return every point as the others of its range predict it."""
     found = []
     for a, b in cuts:
-        kept = [points[k] for k in range(a, b) if k != left_out]
-        if len(kept) < 2:
-            kept = [points[k] for k in range(max(0, a - 1), min(len(points), b + 1)) if k != left_out]
-        intercept, slope = _fit(kept)
-        top = None if b == len(points) else _boundary(points[b - 1][0], points[b][0])
-        found.append(
-            Range("", top, Fraction(0), Fraction(intercept), max(1, round(volume / Fraction(slope))), len(kept))
-        )
+        for k in range(a, b):
+            others = [*points[a:k], *points[k + 1 : b]]
+            try:
+                intercept, slope = _fit(others)
+            except InvalidInput:
+                notes.append(f"{points[k][0]} bytes cannot be held out: times of the others do not grow with size")
+                continue
+            alone = Range(
+                "", None, Fraction(0), Fraction(intercept), max(1, round(volume / Fraction(slope))), len(others)
+            )
+            found.append(_point(points[k], [alone], 0, volume, outside=k in (0, len(points) - 1)))
     return found
 
 
-def _changed(
-    fabric: Fabric, ranges: Sequence[Range], chosen: str, names: set[str], alpha: Fraction, width: Fraction
-) -> Fabric:
+def _changed(fabric: Fabric, ranges: Sequence[Range], chosen: str, hop: _Hop) -> Fabric:
     """Return the fabric with what was fitted: its links themselves, or protocols where there are several ranges."""
+
+    def fitted(link: Link, one: Range) -> Link:
+        # Links of other classes on the way keep their latency; the chosen class takes what is left.
+        left, now = one.alpha - hop.rest, hop.alpha - hop.rest
+        return replace(
+            link,
+            bandwidth=max(1, round(link.bandwidth * one.bandwidth / hop.width)),
+            latency=link.latency * left / now if now else left / hop.links,
+        )
+
     members = fabric.link_classes[chosen]
-    sample = fabric.links[members[0]]
-    # Other classes on the way keep their latency; what is left is spread as it is now.
-    share = sample.latency / alpha if alpha else Fraction(1, max(1, len(names)))
-
-    def fitted(one: Range) -> tuple[int, Fraction]:
-        return max(1, round(sample.bandwidth * Fraction(one.bandwidth) / width)), one.alpha * share
-
     costs = msgspec.structs.replace(fabric.costs, switching="cut-through", protocols=())
     if len(ranges) == 1:
-        bandwidth, latency = fitted(ranges[0])
         links = list(fabric.links)
         for link in members:
-            links[link] = replace(links[link], bandwidth=bandwidth, latency=latency)
+            links[link] = fitted(links[link], ranges[0])
         return fabric.changed(links=links, costs=msgspec.structs.replace(costs, fixed=ranges[0].fixed))
+    if len({(fabric.links[link].bandwidth, fabric.links[link].latency) for link in members}) > 1:
+        raise InvalidInput(
+            f"links of class {chosen!r} differ, and a protocol gives all of a class the same: ask for one range with "
+            "--protocols 1, or give them classes of their own"
+        )
     protocols = []
     for one in ranges:
-        bandwidth, latency = fitted(one)
+        sample = fitted(fabric.links[members[0]], one)
         protocols.append(
             Protocol(
                 name=one.name,
                 max_size=None if one.max_size is None else Fraction(one.max_size),
                 fixed=one.fixed,
-                bandwidth={chosen: bandwidth},
-                latency={chosen: latency},
+                bandwidth={chosen: sample.bandwidth},
+                latency={chosen: sample.latency},
             )
         )
-    return fabric.changed(costs=Costs(**{**msgspec.structs.asdict(costs), "protocols": tuple(protocols)}))
+    return fabric.changed(costs=msgspec.structs.replace(costs, protocols=tuple(protocols)))

@@ -1,4 +1,4 @@
-"""Named fabrics: ``mesh:4x5``, ``torus:4x4x4``, ``ring:8``, ``full:8``, ``hub:16``, ``dgx1``, ``nvl72``, ``fred-20``.
+"""Named fabrics: ``mesh:4x5``, ``torus:4x4x4``, ``ring:8``, ``full:8``, ``hub:16``, ``dgx1``, ``nvl72``, ``h100:8``, ...
 
 Figures and their sources stand with each builder. A name always builds the same fabric, so a file may hold the name only.
 """

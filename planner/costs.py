@@ -68,6 +68,9 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise InvalidInput("costs: fixed and gamma must not be negative")
         if self.in_network is not None and not 0 < self.in_network <= 1:
             raise InvalidInput("costs: in_network must be greater than 0 and at most 1")
+        names = [one.name for one in self.protocols]
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"costs: protocols must have names of their own, got {', '.join(names)}")
         limits = [one.max_size for one in self.protocols]
         if None in limits[:-1] or any(a >= b for a, b in itertools.pairwise(limits) if a and b):
             raise InvalidInput("costs: protocols must come by ascending max_size, only the last without a limit")

@@ -223,7 +223,10 @@ class Fabric:
         return {}
 
     def changed(self, *, links: Sequence[Link] | None = None, costs: Costs | None = None, name: str = "") -> Fabric:
-        """Return the same nodes and routes with other links (in the same places) or costs; no longer from the catalog."""
+        """Return the same nodes and routing with other links (in the same places) or costs; no longer from the catalog.
+
+        Other links take the symmetries away: a rule that prefers wide paths may choose others, and bounds rest on them.
+        """
         return Fabric(
             name or self.name,
             self.nodes,

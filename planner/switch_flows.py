@@ -103,7 +103,9 @@ def strategy_flows(
     the one with MP digit 0 to the whole MP group of the next stage (FRED paper, sections 5.3 and 8.1).
     """
     if order not in ORDERS:
-        raise InvalidInput(f"unknown order {order!r}{suggest(order, list(ORDERS))}: expected one of {', '.join(ORDERS)}")
+        raise InvalidInput(
+            f"unknown order {order!r}{suggest(order, list(ORDERS))}: expected one of {', '.join(ORDERS)}"
+        )
     others = [name for name in strategy.dimensions if name not in ("mp", "dp", "pp") and strategy.size(name) > 1]
     if others:
         raise InvalidInput(f"strategy {strategy}: FRED's phases are mp, dp and pp, not {', '.join(others)}")

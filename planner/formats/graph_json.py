@@ -113,7 +113,14 @@ def from_graph(graph: GraphFile) -> Fabric:
         links.append(Link(*ends, round(bandwidth), latency, many, link.kind))
     _check_grid(where, graph, sum(node.kind == "npu" for node in nodes))
     costs = _costs(f"{where}: costs", graph.costs) if graph.costs is not None else None
-    return Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note, costs=costs)
+    fabric = Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note, costs=costs)
+    for protocol in fabric.costs.protocols:
+        for name in (*protocol.bandwidth, *protocol.latency):
+            if name not in fabric.link_classes:
+                known = ", ".join(map(repr, fabric.link_classes))
+                at = f"{where}: costs.protocols.{protocol.name}.classes"
+                raise InvalidInput(f"{at}: there are no links of class {name!r}: expected {known}")
+    return fabric
 
 
 def _costs(where: str, costs: GraphCosts) -> Costs:

@@ -1,7 +1,8 @@
 """Logs of nccl-tests and rccl-tests: sizes and times, out of place.
 
-A row is size, count, type, redop, root, then time (us), algbw, busbw and errors, out of place and in place. Lines of
-comment begin with #, and may name the test and its ranks; lines may carry a launcher's prefix, as "[1,0]<stdout>:".
+A row is size, count, type, redop, root, then time (us), algbw, busbw and errors, out of place and in place; older versions
+leave redop and root blank, or out. Lines of comment begin with #, and may name the test and its ranks; lines may carry a
+launcher's prefix, as "[1,0]<stdout>:".
 A table of two columns under the header ``size,time_us`` is read as well.
 """
 
@@ -46,32 +47,37 @@ def parse_log(text: str, where: str) -> Log:
     ranks: set[int] = set()
     collective: str | None = None
     times: dict[int, list[Fraction]] = {}
-    column: int | None = None
+    header: list[str] | None = None
+    measured: str | None = None  # the test that the rows so far are of
     for number, raw in enumerate(text.splitlines(), 1):
         line = _PREFIX.sub("", raw, count=1).strip()
-        test = _TEST.search(line)
-        if test is not None and collective is None:
-            collective = _TESTS.get(test[1], test[1])
+        named = {_TESTS.get(test, test) for test in _TEST.findall(line)}
+        if len(named) == 1:  # a line of several is a script's list of them
+            (collective,) = named
         if line.startswith("#"):
             rank = _RANK.match(line)
             if rank is not None:
                 ranks.add(int(rank[1]))
             words = line[1:].split()
             if words[:1] == ["size"] and "time" in words:
-                column = words.index("time")
+                header = words
             continue
         cells = re.split(r"[,\s]+", line)
         if [cell.lower() for cell in cells[:2]] == ["size", "time_us"]:
-            column = 1
+            header = ["size", "time", *cells[2:]]
             continue
         if not cells[0].isdigit():
             continue  # what libraries and launchers say between the rows
         at = f"{where}: line {number}"
-        if column is None:
+        if header is None:
             raise InvalidInput(f"{at}: a row before any header: expected nccl-tests' header, or size,time_us")
-        # Rows without an operation leave its columns out in some versions: count from the end of the first half.
-        if len(cells) <= column:
-            raise InvalidInput(f"{at}: {len(cells)} columns, the time should be in column {column + 1}")
+        blank = len(header) - len(cells)
+        if blank > sum(word in ("redop", "root") for word in header):
+            raise InvalidInput(f"{at}: {len(cells)} columns, but the header has {len(header)}: is the line cut off?")
+        column = header.index("time") - max(0, blank)
+        if measured not in (None, collective):
+            raise InvalidInput(f"{at}: a row of {collective} after rows of {measured}: give a log of one test")
+        measured = collective
         if not _NUMBER.fullmatch(cells[column]) or Fraction(cells[column]) <= 0:
             raise InvalidInput(f"{at}: time {cells[column]!r} is not a number of microseconds greater than zero")
         if len(cells[0]) > 18:
