@@ -19,6 +19,8 @@ COMMANDS = {
     "validate": ("validate", "Check a plan against every rule; exit 1 when it is not valid."),
     "show": ("show", "Draw a plan: in the terminal, or as SVG, HTML or PNG."),
     "export": ("export", "Write a plan in a form that other tools load."),
+    "color": ("color", "Prove the chromatic number of a DIMACS graph."),
+    "prove": ("prove", "Check a claim case by case: which strategies route on a FRED switch."),
     "fabric": ("fabric", "List, show and convert fabrics."),
 }
 

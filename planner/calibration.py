@@ -198,6 +198,12 @@ def calibrate(
         top = None if b == len(used) else _boundary(used[b - 1][0], used[b][0])
         ranges.append(Range(label, top, wait, fixed, bandwidth, b - a))
     calibrated = _changed(fabric, ranges, chosen, hops[chosen])
+    for one in ranges:
+        found = _hops(calibrated.for_size(one.max_size or points[-1][0]), ranks)
+        if abs(min(hop.width for hop in found.values()) / one.bandwidth - 1) > Fraction(1, 10**6):
+            notes.append(
+                f"{one.name}: routes prefer wide links, and become others, so simulations will not be as the fit"
+            )
     predicted = [_point(one, ranges, steps, volume) for one in points]
     if hold_out is not None:
         held = [replace(one, outside=k == len(points) - 1) for k, one in enumerate(predicted) if points[k] not in used]

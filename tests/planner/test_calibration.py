@@ -52,6 +52,29 @@ def test_every_kth_point_is_predicted_unseen(hold_out: int) -> None:
     assert found.worst_held_out <= 0.05
 
 
+def test_each_point_of_the_nvl72_curve_is_predicted_by_the_others() -> None:
+    """Within 5 %, even where that is beyond the sizes of the fit."""
+    found = calibrate(build("nvl72"), NVL72, collective="all-reduce", algorithm="ring")
+    assert [point.size for point in found.held_out] == [size for size, _ in NVL72]
+    assert max(abs(point.error) for point in found.held_out) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("left_out", "worst"),
+    [((1, 2), 0.05), ((1, 3), 0.05), ((2, 3), 0.05), ((0, 1), 0.05), ((2, 4), 0.05), ((3, 4), 0.07), ((0, 4), 0.10)],
+)
+def test_two_points_of_the_nvl72_curve_are_predicted_by_three(left_out: tuple[int, int], worst: float) -> None:
+    """Within 5 % between measured sizes; two octaves beyond them, or with both ends gone, it is up to 10 %."""
+    three = [point for k, point in enumerate(NVL72) if k not in left_out]
+    (only,) = calibrate(build("nvl72"), three, collective="all-reduce", algorithm="ring").ranges
+    errors = [
+        abs(float((only.fixed + 142 * only.alpha + Fraction(142, 72) * NVL72[k][0] / only.bandwidth) / NVL72[k][1]) - 1)
+        for k in left_out
+    ]
+    assert max(errors) <= worst
+    assert worst == 0.05 or max(errors) > 0.05
+
+
 def test_a_held_out_point_is_not_seen() -> None:
     """A measurement that is far off is predicted as if it were not there."""
     curve = [(size, time * (2 if size == 2 * GI else 1)) for size, time in NVL72]
@@ -81,6 +104,7 @@ def curve(fixed: Fraction, hops: int, alpha: Fraction, volume: Fraction, width: 
         ("ring:8", "all-gather", "ring", 7, Fraction(7, 8), "ring"),
         ("h100:8", "reduce-scatter", "ring", 7, Fraction(7, 8), "ring"),
         ("nvl72", "all-reduce", "ring", 142, Fraction(142, 72), "ring"),
+        ("hub:8", "all-to-all", "direct", 1, Fraction(7, 8), "direct"),
     ],
 )
 def test_an_exact_curve_is_recovered(
@@ -95,6 +119,24 @@ def test_an_exact_curve_is_recovered(
     assert abs(only.bandwidth - width) < width // 10**6
     for size, time in points:
         assert abs(simulated(found.fabric, size, planner, collective) / time - 1) < Fraction(1, 10**5)
+
+
+@pytest.mark.parametrize(
+    ("name", "collective", "algorithm", "hops", "volume", "planner"),
+    [
+        ("ring:8", "broadcast", "ring", 7, Fraction(1), "chain"),
+        ("h100:8", "all-reduce", "in-network", 1, Fraction(24, 17), "in-network"),
+    ],
+)
+def test_pipelines_come_near_their_limit(
+    name: str, collective: str, algorithm: str, hops: int, volume: Fraction, planner: str
+) -> None:
+    """The fit takes chunks as endlessly small; simulated ones take longer, the less the more bytes there are."""
+    points = curve(40 * US, hops, 3 * US, volume, 30 * 10**9, [2**k for k in range(18, 31, 2)])
+    found = calibrate(build(name), points, collective=collective, algorithm=algorithm, alpha=3 * US)
+    assert found.worst < 1e-6
+    size, time = points[-1]
+    assert 1 <= simulated(found.fabric, size, planner, collective) / time < Fraction(103, 100)
 
 
 def test_protocols_are_told_apart() -> None:
@@ -120,19 +162,110 @@ def test_alpha_gives_way_where_the_curve_leaves_no_room() -> None:
     assert "alpha is lowered" in found.notes[0]
 
 
-def test_a_class_of_links_is_chosen_where_there_are_several() -> None:
+RING_CURVE = curve(Fraction(0), 6, US, Fraction(6, 4), 20 * 10**9, [2**k for k in range(20, 28)])
+"""All-reduce over 4 ranks: 1 us a hop, 20 GB/s."""
+
+
+def ring_of(*kinds: tuple[str, int]) -> Fabric:
+    """Return a ring of four, with the kind and GB/s of the links from each to the next; 1 us a link."""
     links = []
-    for a, b, width in ((0, 1, 400), (1, 2, 25), (2, 3, 400), (3, 0, 25)):
-        kind = "nvlink" if width == 400 else "nic"
-        links += [Link(a, b, width * 10**9, US, 1, kind), Link(b, a, width * 10**9, US, 1, kind)]
-    fabric = Fabric("two boxes", [Node("npu", f"g{k}") for k in range(4)], links)
-    points = curve(Fraction(0), 6, US, Fraction(6, 4), 20 * 10**9, [2**k for k in range(20, 28)])
+    for rank, (kind, width) in enumerate(kinds):
+        ends = rank, (rank + 1) % 4
+        links += [Link(*pair, width * 10**9, US, 1, kind) for pair in (ends, ends[::-1])]
+    return Fabric("boxes", [Node("npu", f"g{k}") for k in range(4)], links)
+
+
+BOXES = (("nvlink", 400), ("nic", 25)) * 2
+
+
+def test_the_class_that_bounds_the_routes_is_fitted() -> None:
+    for link_class in (None, "nic"):
+        found = calibrate(ring_of(*BOXES), RING_CURVE, collective="all-reduce", algorithm="ring", link_class=link_class)
+        assert found.link_class == "nic"
+        widths = {link.kind: link.bandwidth for link in found.fabric.links}
+        assert widths["nvlink"] == 400 * 10**9
+        assert abs(widths["nic"] / 20e9 - 1) < 1e-3
+        assert any("'nic' bounds them" in note for note in found.notes) == (link_class is None)
+
+
+def test_an_unclear_class_is_refused() -> None:
+    equal = ring_of(("nvlink", 25), ("nic", 25), ("nvlink", 25), ("nic", 25))
     with pytest.raises(InvalidInput, match="choose one with --class: 'nic', 'nvlink'"):
-        calibrate(fabric, points, collective="all-reduce", algorithm="ring")
-    found = calibrate(fabric, points, collective="all-reduce", algorithm="ring", link_class="nic")
-    widths = {link.kind: link.bandwidth for link in found.fabric.links}
-    assert widths["nvlink"] == 400 * 10**9
-    assert abs(widths["nic"] / 20e9 - 1) < 1e-3
+        calibrate(equal, RING_CURVE, collective="all-reduce", algorithm="ring")
+    with pytest.raises(InvalidInput, match="more than the 15GB/s of 'nic' on the way"):
+        calibrate(
+            ring_of(("nvlink", 400), ("nic", 15), ("nvlink", 400), ("nic", 15)),
+            RING_CURVE,
+            collective="all-reduce",
+            algorithm="ring",
+            link_class="nvlink",
+        )
+    apart = ring_of(("nvlink", 400), ("nvlink", 400), ("nvlink", 400), ("nic", 25))
+    fewer = curve(Fraction(0), 2, US, Fraction(1), 20 * 10**9, [2**k for k in range(20, 28)])
+    with pytest.raises(InvalidInput, match="no neighbouring ranks are joined by 'nic'"):
+        calibrate(apart, fewer, collective="all-reduce", algorithm="ring", ranks=2, link_class="nic")
+
+
+def star(*kinds: tuple[str, int, Fraction]) -> Fabric:
+    """Return four NPUs around a switch: kind, GB/s and latency of the links up, then down."""
+    nodes = [*(Node("npu", f"g{k}") for k in range(4)), Node("switch", "s")]
+    links = []
+    for npu in range(4):
+        for ends, (kind, width, latency) in zip(((npu, 4), (4, npu)), kinds, strict=True):
+            links.append(Link(*ends, width * 10**9, latency, 1, kind))
+    return Fabric("star", nodes, links)
+
+
+def test_other_links_of_a_hop_keep_their_latency() -> None:
+    """Alpha is of the whole hop: 8 us with 3 us on the way down leaves 5 us for the way up."""
+    points = curve(Fraction(0), 6, 8 * US, Fraction(6, 4), 40 * 10**9, [2**k for k in range(12, 26)])
+    fabric = star(("up", 50, US), ("down", 100, 3 * US))
+    found = calibrate(fabric, points, collective="all-reduce", algorithm="ring", alpha=8 * US)
+    assert {link.kind: link.latency for link in found.fabric.links} == {"up": 5 * US, "down": 3 * US}
+    for size, time in points:
+        assert abs(simulated(found.fabric, size, "ring") / time - 1) < Fraction(1, 10**5)
+    with pytest.raises(InvalidInput, match="less than the 3us of the other links"):
+        calibrate(fabric, points, collective="all-reduce", algorithm="ring", alpha=2 * US)
+
+
+def test_latency_is_shared_out_where_there_is_none_now() -> None:
+    points = curve(Fraction(0), 6, 8 * US, Fraction(6, 4), 40 * 10**9, [2**k for k in range(12, 26)])
+    fabric = star(("", 50, Fraction(0)), ("", 50, Fraction(0)))
+    found = calibrate(fabric, points, collective="all-reduce", algorithm="ring", alpha=8 * US)
+    assert {link.latency for link in found.fabric.links} == {4 * US}
+
+
+def test_links_of_a_class_keep_their_proportions() -> None:
+    mixed = ring_of(("nvlink", 100), ("nvlink", 50), ("nvlink", 100), ("nvlink", 50))
+    found = calibrate(mixed, RING_CURVE, collective="all-reduce", algorithm="ring")
+    assert sorted({round(link.bandwidth / 1e9, 3) for link in found.fabric.links}) == [20, 40]
+    with pytest.raises(InvalidInput, match="links of class 'nvlink' differ"):
+        calibrate(mixed, RING_CURVE, collective="all-reduce", algorithm="ring", protocols=2)
+
+
+def test_fewer_ranks_than_npus() -> None:
+    points = curve(Fraction(0), 6, US, Fraction(6, 4), 20 * 10**9, [2**k for k in range(20, 28)])
+    found = calibrate(build("h100:8"), points, collective="all-reduce", algorithm="ring", ranks=4, alpha=US)
+    assert found.ranks == 4
+    assert abs(found.ranges[0].bandwidth / 20e9 - 1) < 1e-3
+
+
+def test_a_reader_is_told_what_the_fit_does_not_hold_for() -> None:
+    points = curve(Fraction(0), 30, US, Fraction(30, 16), 20 * 10**9, [2**k for k in range(20, 28)])
+    found = calibrate(build("torus:4x4"), points, collective="all-reduce", algorithm="ring", alpha=US)
+    assert "ranks in order are 1 to 2 links apart" in found.notes[0]
+    points = curve(Fraction(0), 14, US, Fraction(14, 8), 30 * 10**9, [2**k for k in range(20, 28)])
+    dgx1 = calibrate(build("dgx1"), points, collective="all-reduce", algorithm="ring", alpha=US)
+    assert any("routes prefer wide links" in note for note in dgx1.notes)
+
+
+def test_a_point_that_cannot_be_held_out_is_named() -> None:
+    """Without its last point the lower range does not grow."""
+    flat = [(2**k, Fraction(time) * US) for k, time in ((10, 11), (11, 10), (12, 15))]
+    steep = curve(300 * US, 0, US, Fraction(14, 8), 40 * 10**9, [2**k for k in range(20, 25)])
+    found = calibrate(build("ring:8"), [*flat, *steep], collective="all-reduce", algorithm="ring", protocols=2)
+    assert 4096 not in [point.size for point in found.held_out]
+    assert any(note.startswith("4096 bytes cannot be held out") for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +275,11 @@ def test_a_class_of_links_is_chosen_where_there_are_several() -> None:
         (NVL72[::-1], {}, "ascending size"),
         ([(n, 20 * US - n * US / 2**31) for n, _ in NVL72], {}, "do not grow with size"),
         (NVL72, {"ranks": 73}, "has 72 NPUs"),
-        (NVL72, {"algorithm": "direct"}, "all-reduce by direct is not known"),
+        (NVL72, {"ranks": 1}, "a collective needs 2"),
+        (NVL72, {"algorithm": "direct"}, "all-reduce by direct is not known: expected one of all-reduce by ring"),
+        (NVL72, {"protocols": 4}, "1, 2 or 3 ranges"),
+        ([(n, 20 * US) for n, _ in NVL72], {}, "do not grow with size"),
+        ([(n, -t) for n, t in NVL72], {}, "greater than zero"),
         (NVL72, {"link_class": "nvlnk"}, "unknown class of links"),
         (NVL72, {"protocols": 3}, "too few"),
         (NVL72, {"protocol": "ll", "protocols": 2}, "one range"),
@@ -153,6 +290,18 @@ def test_what_cannot_be_fitted(points: Points, more: dict[str, object], message:
     arguments: dict[str, object] = {"collective": "all-reduce", "algorithm": "ring", **more}
     with pytest.raises(InvalidInput, match=message):
         calibrate(build("nvl72"), points, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "collective", "algorithm", "message"),
+    [
+        ("full:8", "all-to-all", "direct", "leave over the same links"),
+        ("ring:8", "all-reduce", "in-network", "nothing says that its switches reduce"),
+    ],
+)
+def test_what_a_fabric_cannot_be_fitted_by(name: str, collective: str, algorithm: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        calibrate(build(name), NVL72, collective=collective, algorithm=algorithm)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import random_problems
 import reference
 
 from fabric_plan.planner.catalog import CATALOG, build
+from fabric_plan.planner.costs import Costs, Protocol
 from fabric_plan.planner.errors import InvalidInput
 from fabric_plan.planner.fabric import Fabric, Link, Node, coordinates, orbits, seat_at
 from fabric_plan.planner.formats import graph_json
@@ -48,7 +49,8 @@ TORI = [
     "torus:4x2x3",
     "torus:2x2x2",
 ]
-OTHERS = ["full:1", "full:2", "full:5", "hub:1", "hub:2", "hub:7", "dgx1", "nvl72", "fred-20"]
+PARTS = ["a100:8", "h100:2", "b200:8"]
+OTHERS = ["full:1", "full:2", "full:5", "hub:1", "hub:2", "hub:7", "dgx1", "nvl72", "fred-20", *PARTS]
 
 
 def pairs(fabric: Fabric, most: int = 5000) -> list[tuple[int, int]]:
@@ -252,6 +254,8 @@ def test_figures_of_the_catalog() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
+        ("h100:9", "at most 8 GPUs"),
+        ("b200", "expected b200:N"),
         ("mash:4x5", "did you mean mesh"),
         ("mesh", "expected mesh:RxC"),
         ("mesh:4", "expected mesh:RxC"),
@@ -323,6 +327,93 @@ def test_nodes_are_checked() -> None:
         Fabric("bad", [Node("switch", "a")], [])
     with pytest.raises(InvalidInput, match="unknown routing rule"):
         Fabric("bad", [Node("npu", "a"), Node("npu", "b")], [], "hot-potato").route(0, 1)
+
+
+# Costs and protocols
+
+
+@pytest.mark.parametrize(
+    ("name", "usable", "share"),
+    [
+        ("a100:8", 240, None),
+        ("h100:8", Fraction("370.8"), Fraction(17, 24)),
+        ("h200:4", Fraction("370.8"), Fraction(17, 24)),
+        ("b200:8", Fraction("721.8"), Fraction(37, 60)),
+    ],
+)
+def test_parts_have_the_figures_of_their_source(name: str, usable: Fraction, share: Fraction | None) -> None:
+    part = build(name)
+    assert {link.bandwidth for link in part.links} == {usable * GB}
+    assert sum(part.links[link].latency for link in part.route(0, 1)[0]) == Fraction(34, 10**7)
+    assert part.costs.in_network == share
+
+
+def test_which_switches_reduce() -> None:
+    for name in ("nvl72", "hub:5", "fred-20"):
+        assert build(name).costs.in_network == 1
+    for name in ("mesh:2x3", "ring:4", "full:3", "dgx1", "a100:8"):
+        assert build(name).costs.in_network is None
+
+
+def two_kinds(costs: Costs | None = None, **kinds: str) -> Fabric:
+    """Return two NPUs under a switch: one on links of 50 GB/s, one on links of 200 GB/s."""
+    nodes = [Node("npu", "a"), Node("npu", "b"), Node("switch", "s")]
+    links = [
+        Link(a, b, width * GB, Fraction(1, 10**6), 1, kinds.get(kind, ""))
+        for end, width, kind in ((0, 50, "slow"), (1, 200, "fast"))
+        for a, b in ((end, 2), (2, end))
+    ]
+    return Fabric("two", nodes, links, costs=costs)
+
+
+def test_links_that_are_alike_are_a_class() -> None:
+    assert list(two_kinds().link_classes.items()) == [("200GB/s 1us", (2, 3)), ("50GB/s 1us", (0, 1))]
+    assert two_kinds(slow="nic", fast="nvlink").link_classes == {"nvlink": (2, 3), "nic": (0, 1)}
+    assert two_kinds(slow="wire", fast="wire").link_classes == {"wire": (0, 1, 2, 3)}
+    assert len(build("nvl72").link_classes["50GB/s 500ns"]) == 72 * 18 * 2
+
+
+def test_a_size_sees_its_protocol() -> None:
+    low = Protocol(
+        name="ll",
+        max_size=Fraction(1000),
+        fixed=Fraction(3, 10**6),
+        bandwidth={"nvlink": 100 * GB},
+        latency={"nvlink": Fraction(1, 10**7)},
+    )
+    costs = Costs(
+        fixed=Fraction(1), gamma=Fraction(2), in_network=Fraction(1, 2), protocols=(low, Protocol(name="rest"))
+    )
+    fabric = two_kinds(costs, slow="nic", fast="nvlink")
+    small, large = fabric.for_size(1000), fabric.for_size(1001)
+    assert [(link.bandwidth // GB, link.latency) for link in small.links[1:3]] == [
+        (50, Fraction(1, 10**6)),
+        (100, Fraction(1, 10**7)),
+    ]
+    assert small.costs == Costs(fixed=Fraction(3, 10**6), gamma=Fraction(2), in_network=Fraction(1, 2))
+    assert large.links == fabric.links
+    assert large.costs.fixed == 0
+    assert fabric.for_size(1) is small
+    assert small.for_size(10**9) is small
+    assert (small.nodes, small.routing, small.shape) == (fabric.nodes, fabric.routing, fabric.shape)
+
+
+def test_without_protocols_every_size_sees_the_fabric_itself() -> None:
+    mesh = build("mesh:2x3")
+    assert mesh.for_size(1) is mesh
+    assert mesh.for_size(2**40) is mesh
+
+
+def test_what_was_changed_is_no_longer_from_the_catalog() -> None:
+    hub = build("hub:4")
+    costly = hub.changed(costs=Costs(fixed=Fraction(1, 10**6)))
+    assert not costly.in_catalog
+    assert costly != hub
+    assert costly.symmetries == hub.symmetries
+    assert hub.in_catalog
+    with_protocol = hub.changed(costs=Costs(protocols=(Protocol(name="ll", latency={"50GB/s 500ns": Fraction(0)}),)))
+    assert not with_protocol.for_size(1).in_catalog
+    assert {link.latency for link in with_protocol.for_size(1).links} == {0}
 
 
 # Topology files

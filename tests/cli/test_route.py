@@ -1,0 +1,113 @@
+"""The commands route, color and prove, as one would type them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = Path(sys.executable).with_name("fabric-plan")
+CONFLICT = "1,2;0,4;3,5;6,7"
+
+
+def call(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(COMMAND), *map(str, arguments)], capture_output=True, text=True, check=False, input=stdin, timeout=120
+    )
+
+
+def test_a_routing_is_printed_written_and_valid(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    done = call("route", "--switch", "fred3:12", "--groups", "0-2;3,4;5-7", "-v", "-o", path)
+    assert done.returncode == 0, done.stderr
+    assert "optimal, proved" in done.stdout
+    assert "reduce" in done.stdout
+    assert "outermost" in done.stdout
+    assert call("validate", path).returncode == 0
+    stored = json.loads(path.read_text())
+    stored["words"][0] = stored["words"][1] = [0, 0, 0]
+    path.write_text(json.dumps(stored))
+    again = call("validate", path)
+    assert again.returncode == 1
+    assert "digest" in again.stdout
+    assert "both take middle network" in again.stdout
+
+
+def test_json_has_the_keys_of_every_family() -> None:
+    found: dict[str, Any] = json.loads(call("route", "--switch", "fred3:8", "--groups", CONFLICT, "--json").stdout)
+    keys = "schema family status objective bound gap further seconds planner seed baselines simulation explanation plan"
+    assert list(found) == keys.split()
+    assert found["simulation"]["micro_switches"] == 29
+    assert found["baselines"].keys() == {"first-fit", "dsatur", "level-by-level"}
+
+
+def test_infeasible_names_the_conflict_and_the_ways_out() -> None:
+    done = call("route", "--switch", "fred2:8", "--groups", CONFLICT)
+    assert done.returncode == 1
+    assert "in conflict: flow 0 {1,2}, flow 1 {0,4}, flow 2 {3,5}" in done.stderr
+    assert "--allow" in done.stderr
+    for allow, text in (("block", "blocked"), ("phases", "round 1"), ("move", "moves"), ("middle", "fred3:8")):
+        out = call("route", "--switch", "fred2:8", "--groups", CONFLICT, "--allow", allow)
+        assert out.returncode == 0, out.stderr
+        assert text in out.stdout
+
+
+def test_flow_files_and_strategies() -> None:
+    text = '{"switch": "fred2:8", "flows": [{"group": [0, 1]}, {"inputs": [2], "outputs": [3, 4]}]}'
+    assert call("route", "-", stdin=text).returncode == 0
+    done = call("route", "--switch", "fred3:18", "-s", "MP3-DP3-PP2", "--phase", "dp")
+    assert done.returncode == 0
+    assert "6 flows through fred3:18" in done.stdout
+    assert call("route", "--switch", "fred2:6", "-s", "DP2-PP3", "--phase", "dp").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--switch", "fred2:8", "--groups", "0,1;1,2"], "port 1 is already among the inputs"),
+        (["--switch", "fred2:8", "--groups", "0,8"], "port 8 does not exist"),
+        (["--switch", "fred1:8", "--groups", "0,1"], "at least 2 middle networks"),
+        (["--switch", "fred2:1", "--groups", "0,1"], "2 ports"),
+        (["--switch", "fred2:8"], "give a file, --groups or --strategy"),
+        (["--groups", "0,1"], "no switch"),
+        (["--switch", "fred2:8", "--groups", ""], "give a file, --groups or --strategy"),
+        (["--switch", "fred2:8", "-s", "MP2"], "needs --phase"),
+        (["--switch", "fred2:8", "missing.json"], "cannot be read"),
+        (["--switch", "fred2:4", "-s", "MP8", "--phase", "mp"], "does not exist"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], message: str) -> None:
+    done = call("route", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_color(tmp_path: Path) -> None:
+    path = tmp_path / "g.col"
+    path.write_text("p edge 5 5\n" + "".join(f"e {k + 1} {(k + 1) % 5 + 1}\n" for k in range(5)))
+    done = call("color", path)
+    assert done.returncode == 0
+    assert "3, proved" in done.stdout
+    found = json.loads(call("color", path, "--json").stdout)
+    assert (found["colours"], found["bound"], found["status"]) == (3, 3, "optimal")
+    bad = call("color", "-", stdin="p edge 2 1\ne 1 3\n")
+    assert bad.returncode == 2
+    assert "line 2" in bad.stderr
+
+
+def test_prove_placement(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    done = call("prove", "placement", "--switch", "fred3:8", "--order", "all", "-o", path)
+    assert done.returncode == 0, done.stderr
+    proof = json.loads(path.read_text())
+    assert proof["conflicts"] == proof["unknown"] == 0
+    assert proof["cases"] == len(proof["results"]) == proof["routes"]
+    done = call("prove", "placement", "--switch", "fred2:6")
+    assert done.returncode == 1
+    assert "MP1-DP2-PP3 mp-pp-dp DP: {0,3} {1,4} {2,5} conflict" in done.stdout
+    assert call("prove", "placement", "--switch", "fred3:8", "--order", "dp-mp").returncode == 2
