@@ -40,6 +40,7 @@ wheel: setup
 bench: setup
 	$(BIN)/python results/placement.py
 	$(BIN)/python results/simulator.py
+	$(BIN)/python results/routing.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

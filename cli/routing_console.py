@@ -38,7 +38,7 @@ def print_plan(plan: RoutingPlan, *, verbose: bool) -> None:
     if plan.moves:
         print(f"  moves       {', '.join(f'{a} -> {b}' for a, b in plan.moves)}")
     if plan.middles != plan.problem.middles:
-        print(f"  switch      fred{plan.middles}:{plan.problem.ports}")
+        print(f"  switch      fred{plan.middles}:{plan.problem.ports}, {_price(plan)}")
     for index, (flow, word) in enumerate(zip(plan.flows, plan.words, strict=True)):
         if index == LIMIT and not verbose:
             print(f"  ... {len(plan.flows) - LIMIT} more (-v lists them)")
@@ -53,6 +53,17 @@ def print_plan(plan: RoutingPlan, *, verbose: bool) -> None:
             print(f"Walked: {title}{counted} ({plan.report.micro_switches} micro-switches, {plan.report.bits} bits)")
     if verbose:
         _print_switches(plan)
+
+
+def _price(plan: RoutingPlan) -> str:
+    from fabric_plan.planner.fred_cost import switch_cost
+
+    before = switch_cost(plan.problem.middles, plan.problem.ports)
+    after = switch_cost(plan.middles, plan.problem.ports)
+    return (
+        f"{after.micro_switches} micro-switches instead of {before.micro_switches}, some "
+        f"{float(after.area / before.area - 1) * 100:+.1f} % of area and {float(after.power / before.power - 1) * 100:+.1f} % of power"
+    )
 
 
 def _print_switches(plan: RoutingPlan) -> None:

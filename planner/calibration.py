@@ -303,18 +303,21 @@ def _fit(points: Points) -> tuple[float, float]:
     time = np.array([float(t) for _, t in points])
     weight = np.ones(len(points))
     best: tuple[float, float, float] | None = None
-    scale = float(size.max())
     for turn in range(60):
-        rows = np.stack([np.ones_like(size), size / scale], axis=1) * (weight / time)[:, None]
-        (intercept, slope), *_ = np.linalg.lstsq(rows, weight, rcond=None)
-        if turn == 0 and slope <= 0:
+        share = (weight / time) ** 2
+        share /= share.sum()
+        middle = size - share @ size
+        slope = float(share @ (middle * time) / (share @ middle**2))
+        intercept = float(share @ (time - slope * size))
+        if turn == 0 and slope * (size.max() - size.min()) <= 1e-9 * time.max():  # or what rounding makes of nothing
             raise InvalidInput("times do not grow with size: there is no bandwidth to fit; measure larger sizes")
-        error = np.abs((intercept + slope * size / scale) / time - 1)
-        if slope > 0 and intercept >= 0 and (best is None or error.max() < best[0]):
-            best = (float(error.max()), float(intercept), float(slope) / scale)
-        if error.max() == 0:
+        error = np.abs((intercept + slope * size) / time - 1)
+        worst = float(error.max())
+        if slope > 0 and intercept >= 0 and (best is None or worst < best[0]):
+            best = worst, intercept, slope
+        if worst == 0:
             break
-        weight = weight * np.sqrt(error + 1e-3 * error.max())
+        weight = weight * np.sqrt(error + 1e-3 * worst)
         weight /= weight.max()
     if best is None:
         # Through the origin: the latency of the smallest message does not show.

@@ -68,8 +68,10 @@ def test_a_log_becomes_a_fabric(tmp_path: Path) -> None:
     code, out, error = call("calibrate", path, "--fabric", "h100:8", "--alpha", "2us", "-o", mine)
     assert (code, error) == (0, "")
     assert "all-reduce by ring over 8 ranks on h100:8, links '370.8GB/s 1.7us'" in out
-    fit = next(line for line in out.splitlines() if line.strip().startswith("all "))
-    assert fit.split() == ["all", "-", "2us", "40GB/s", "2us", "7"]
+    (fit,) = (line.split() for line in out.splitlines() if line.strip().startswith("all "))
+    assert fit[:4] == ["all", "-", "2us", "40GB/s"]
+    assert fit[4].startswith("2.00")
+    assert fit[5] == str(len(SIZES))
     assert "(outside)" in out
     assert "Largest error 0.0" in out
     assert f"Written to {mine}" in out
@@ -103,11 +105,11 @@ def test_options_reach_the_fit() -> None:
 
 
 def test_ranks_come_from_the_log_unless_they_are_given() -> None:
-    assert document("-", "-f", "nvl72", stdin=log(ranks=4))["ranks"] == 4
-    given = document("-", "-f", "nvl72", "--ranks", 8, stdin=log(ranks=4))
+    assert document("-", "-f", "hub:72", stdin=log(ranks=4))["ranks"] == 4
+    given = document("-", "-f", "hub:72", "--ranks", 8, stdin=log(ranks=4))
     assert given["ranks"] == 8
     table = "size,time_us\n" + "".join(f"{size},{time_of(size, 72):.3f}\n" for size in SIZES)
-    assert document("-", "-f", "nvl72", stdin=table)["ranks"] == 72
+    assert document("-", "-f", "hub:72", stdin=table)["ranks"] == 72
 
 
 def test_the_collective_comes_from_the_log_unless_it_is_given() -> None:
@@ -129,11 +131,7 @@ def test_a_graph_on_stdout_is_all_there_is_on_stdout(tmp_path: Path) -> None:
 )
 def test_rows_with_blank_columns_are_read_as_they_are(operation: str) -> None:
     found = document("-", "-f", "hub:8", stdin=log(test="all_gather", operation=operation))
-    assert [
-        one["measured"]["seconds"] if isinstance(one["measured"], dict) else one["measured"] for one in found["points"]
-    ]
-    text = json.dumps(found["points"][0]["measured"])
-    assert text == json.dumps(document("-", "-f", "hub:8", stdin=log(test="all_gather"))["points"][0]["measured"])
+    assert found["points"] == document("-", "-f", "hub:8", stdin=log(test="all_gather"))["points"]
 
 
 def test_older_headers_without_these_columns() -> None:
@@ -147,7 +145,7 @@ def test_older_headers_without_these_columns() -> None:
     ("arguments", "text", "message"),
     [
         (["-f", "h100:4"], log(), "ranks 8: h100:4 has 4 NPUs"),
-        (["-f", "h100:8"], log().replace("30.00", "??.??"), "no measurement"),
+        (["-f", "h100:8"], log().replace(f"{time_of(SIZES[1], 8):8.2f}", "     N/A"), "line 14: time 'N/A'"),
         (["-f", "h100:8"], "", "no measurement found"),
         (
             ["-f", "h100:8"],

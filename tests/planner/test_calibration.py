@@ -66,7 +66,8 @@ def test_each_point_of_the_nvl72_curve_is_predicted_by_the_others() -> None:
 def test_two_points_of_the_nvl72_curve_are_predicted_by_three(left_out: tuple[int, int], worst: float) -> None:
     """Within 5 % between measured sizes; two octaves beyond them, or with both ends gone, it is up to 10 %."""
     three = [point for k, point in enumerate(NVL72) if k not in left_out]
-    (only,) = calibrate(build("nvl72"), three, collective="all-reduce", algorithm="ring").ranges
+    # A hub of 72 is fitted like the planes, only sooner.
+    (only,) = calibrate(build("hub:72"), three, collective="all-reduce", algorithm="ring").ranges
     errors = [
         abs(float((only.fixed + 142 * only.alpha + Fraction(142, 72) * NVL72[k][0] / only.bandwidth) / NVL72[k][1]) - 1)
         for k in left_out
@@ -86,11 +87,9 @@ def test_a_held_out_point_is_not_seen() -> None:
 
 def test_the_calibrated_fabric_predicts() -> None:
     found = calibrate(build("nvl72"), NVL72, collective="all-reduce", algorithm="ring")
-    again = parse_graph(write_graph(found.fabric), "mine.json")
-    assert again == found.fabric
-    for point in found.points:
-        for fabric in (found.fabric, again):
-            assert abs(simulated(fabric, point.size, "ring") / point.predicted - 1) < Fraction(1, 10**6)
+    assert parse_graph(write_graph(found.fabric), "mine.json") == found.fabric
+    for point in (found.points[0], found.points[-1]):
+        assert abs(simulated(found.fabric, point.size, "ring") / point.predicted - 1) < Fraction(1, 10**6)
 
 
 def curve(fixed: Fraction, hops: int, alpha: Fraction, volume: Fraction, width: int, sizes: list[int]) -> Points:
