@@ -16,7 +16,10 @@ def command() -> None:
 
 
 @command.command("placement", short_help="Which strategies route on a FRED switch in an order.")
-@click.option("--switch", required=True, metavar="fredM:P", help="As in fred3:20.")
+@click.option("--switch", default=None, metavar="fredM:P", help="As in fred3:20.")
+@click.option(
+    "--fabric", type=click.Choice(["fred-20"]), default=None, help="The two-level fabric instead of one switch."
+)
 @click.option(
     "--order",
     "orders",
@@ -30,22 +33,28 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with every case.")
 @output("Write that document here (.json, .json.gz).")
 def placement_command(
-    switch: str, orders: tuple[str, ...], time_limit: float, as_json: bool, output: str | None
+    switch: str | None,
+    fabric: str | None,
+    orders: tuple[str, ...],
+    time_limit: float,
+    as_json: bool,
+    output: str | None,
 ) -> None:
     """Route the MP, PP and DP phases of every strategy that fits, with workers on consecutive ports.
 
     Exit code 0: all route; 1: some do not, each with flows that conflict.
     """
     from fabric_plan.cli import console
-    from fabric_plan.models.routing.prove import Case, Prover
+    from fabric_plan.models.routing.prove import Case, Prover, TwoLevelProver
     from fabric_plan.planner import files
-    from fabric_plan.planner.errors import LimitReached
+    from fabric_plan.planner.errors import InvalidInput, LimitReached
     from fabric_plan.planner.interface import Budget
     from fabric_plan.planner.switch_flows import ORDERS, flow_name, parse_switch, strategy_flows
 
     if output is not None:
         files.check_writable(output)
-    middles, ports = parse_switch(switch)
+    if (switch is None) == (fabric is None):
+        raise InvalidInput("give --switch, as in fred3:20, or --fabric fred-20, one of them")
     wanted = list(ORDERS) if "all" in orders else list(dict.fromkeys(orders))
     live, count = sys.stderr.isatty() and not as_json, 0
 
@@ -57,7 +66,11 @@ def placement_command(
             sys.stderr.flush()
 
     budget = Budget(seconds=time_limit)
-    cases = Prover(middles, ports, budget).cases(wanted, on_case=progress)
+    prover = Prover(*parse_switch(switch), budget) if switch is not None else TwoLevelProver(budget)
+    cases = prover.cases(wanted, on_case=progress)
+    good = prover.good_orders(wanted)
+    lost = [str(strategy) for strategy, order in good.items() if order is None]
+    name = switch or fabric
     if live:
         sys.stderr.write("\r" + " " * 70 + "\r")
     failing = [case for case in cases if case.verdict == "conflicts"]
@@ -75,12 +88,13 @@ def placement_command(
 
     document = {
         "schema": "fabric-plan/proof/1",
-        "switch": switch,
+        "switch": name,
         "orders": wanted,
         "cases": len(cases),
         "routes": len(cases) - len(failing) - unknown,
         "conflicts": len(failing),
         "unknown": unknown,
+        "orders_that_route": {str(strategy): order for strategy, order in good.items()},
         "results": [entry(case) for case in cases],
     }
     if output is not None:
@@ -89,7 +103,7 @@ def placement_command(
         console.emit(document)
     else:
         print(
-            f"{switch}, {', '.join(wanted)}: {len(cases)} phases of {len({str(one.strategy) for one in cases})} strategies: "
+            f"{name}, {', '.join(wanted)}: {len(cases)} phases of {len({str(one.strategy) for one in cases})} strategies: "
             f"{document['routes']} route, {len(failing)} conflict, {unknown} not decided"
         )
         for case in failing[:20]:
@@ -98,6 +112,9 @@ def placement_command(
             print(f"  {case.strategy} {case.order} {case.phase.upper()}: {told} conflict")
         if len(failing) > 20:
             print(f"  ... and {len(failing) - 20} more (--json has all)")
+        if failing and len(wanted) > 1:
+            told = f"none for {', '.join(lost[:8])}" if lost else "every strategy has one"
+            print(f"Orders in which all phases route: {told}")
     if failing:
         raise click.exceptions.Exit(1)
     if unknown:

@@ -10,6 +10,7 @@ import click
 from fabric_plan.cli.options import output, solving, talking
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.interface import Budget
     from fabric_plan.planner.problem import SwitchFlow
 
 WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
@@ -19,6 +20,9 @@ WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
 @click.argument("flow_file", metavar="[FLOWS]", required=False)
 @click.option(
     "--switch", default=None, metavar="fredM:P", help="The switch: middle networks and ports, as in fred3:12."
+)
+@click.option(
+    "--fabric", type=click.Choice(["fred-20"]), default=None, help="The two-level fabric instead of one switch."
 )
 @click.option(
     "--groups", default=None, metavar="G", help='All-reduces by port, as in "0-2;3,4"; flows as in "0-2>4;3>0".'
@@ -46,6 +50,7 @@ WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
 def command(
     flow_file: str | None,
     switch: str | None,
+    fabric: str | None,
     groups: str | None,
     strategy: str | None,
     phase: str | None,
@@ -86,6 +91,11 @@ def command(
     if output is not None:
         files.check_writable(output)
     named, flows = _flows(flow_file, groups, strategy, phase, order, pp == "multicast")
+    if fabric is not None:
+        if switch is not None or output is not None or allow != "nothing":
+            raise InvalidInput("--fabric fred-20 takes no --switch, --allow or --output")
+        _two_level(flows, interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic), as_json=as_json)
+        return
     if switch is None and named is None:
         raise InvalidInput("no switch: give --switch, as in fred3:12")
     middles, ports = parse_switch(switch or named or "")
@@ -128,3 +138,44 @@ def _flows(
     if phase is None:
         raise InvalidInput("--strategy needs --phase mp, dp or pp")
     return None, strategy_flows(Strategy.parse(strategy or ""), phase, order=order, multicast=multicast)
+
+
+def _two_level(flows: list[SwitchFlow], budget: Budget, *, as_json: bool) -> None:
+    """Route over the two-level fabric, walk it, and print every chiplet's flows and words."""
+    from fabric_plan.cli import console
+    from fabric_plan.models.routing.planners import FOUND
+    from fabric_plan.models.routing.two_level import route_two_level
+    from fabric_plan.planner.errors import Infeasible, LimitReached, PlanRejected
+    from fabric_plan.planner.simulator.fred_walk import walk_two_level
+    from fabric_plan.planner.switch_flows import flow_name
+
+    found = route_two_level(flows, budget)
+    if found.answer == "infeasible":
+        raise Infeasible(
+            f"fred-20 cannot route all {len(flows)} flows at once in its slices, proved: "
+            "fabric-plan prove placement --fabric fred-20 --order all finds an order that does"
+        )
+    if found.answer not in FOUND:
+        raise LimitReached("the flows were neither routed nor proved to conflict in time: give more --time-limit")
+    faults = walk_two_level(found.middles, found.chiplets, flows)
+    if faults:
+        raise PlanRejected(f"the walk refuses the routing of fred-20: {faults[0]}", tuple(faults))
+    if as_json:
+        chiplets = [
+            {
+                "name": one.name,
+                "ports": one.ports,
+                "flows": [
+                    {"flow": origin, "inputs": flow.inputs, "outputs": flow.outputs, "word": word}
+                    for origin, flow, word in zip(one.origins, one.flows, one.words, strict=True)
+                ],
+            }
+            for one in found.chiplets
+        ]
+        console.emit({"schema": "fabric-plan/two-level-routing/1", "status": "optimal", "chiplets": chiplets})
+        return
+    print(f"{len(flows)} flows over fred-20: all route in each of its 5 slices, walked")
+    for one in found.chiplets:
+        print(f"  {one.name}, fred{found.middles}({one.ports}):")
+        for origin, flow, word in zip(one.origins, one.flows, one.words, strict=True):
+            print(f"    flow {origin:<3} {flow_name(flow):<28} word {''.join(map(str, word))}")

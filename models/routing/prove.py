@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from fabric_plan.models import solve
 from fabric_plan.models.routing.planners import FOUND, conflicting_set
 from fabric_plan.models.routing.protocols import dsatur, level_by_level
+from fabric_plan.models.routing.two_level import route_two_level
 from fabric_plan.models.routing.words import Joint
+from fabric_plan.planner.errors import PlanRejected
 from fabric_plan.planner.fred import Word
+from fabric_plan.planner.fred_two_level import LEAVES, NPUS_EACH
 from fabric_plan.planner.interface import Budget
 from fabric_plan.planner.parallelism import Strategy
 from fabric_plan.planner.problem import SwitchFlow
+from fabric_plan.planner.simulator.fred_walk import walk_two_level
 from fabric_plan.planner.switch_flows import strategy_flows
 
 PHASES = ("mp", "pp", "dp")
@@ -69,6 +73,19 @@ class Prover:
         core = conflicting_set(flows, self.ports, self.middles, self.budget) if explain else None
         return "conflicts", (), core or ()
 
+    def good_orders(self, orders: Sequence[str]) -> dict[Strategy, str | None]:
+        """Return for each strategy the first order in which all its phases route; None where there is none."""
+        found: dict[Strategy, str | None] = {}
+        for strategy in strategies(self.ports):
+            found[strategy] = next((order for order in orders if self._all_phases(strategy, order)), None)
+        return found
+
+    def _all_phases(self, strategy: Strategy, order: str) -> bool:
+        phases = [phase for phase in PHASES if strategy.size(phase) > 1]
+        return all(
+            self.route(strategy_flows(strategy, phase, order=order), explain=False)[0] == "routes" for phase in phases
+        )
+
     def cases(
         self, orders: Sequence[str], *, explain: bool = True, on_case: Callable[[Case], None] = lambda case: None
     ) -> list[Case]:
@@ -83,3 +100,26 @@ class Prover:
                     found.append(Case(strategy, order, phase, verdict, words, core))
                     on_case(found[-1])
         return found
+
+
+class TwoLevelProver(Prover):
+    """As :class:`Prover`, over the two-level fabric of 20 NPUs; words are those of its chiplets, and are not kept."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(3, LEAVES * NPUS_EACH, budget)
+
+    def _route(self, flows: Sequence[SwitchFlow], explain: bool) -> tuple[str, tuple[Word, ...], tuple[int, ...]]:
+        found = route_two_level(flows, self.budget)
+        if found.answer in FOUND:
+            faults = walk_two_level(found.middles, found.chiplets, flows)
+            if faults:
+                raise PlanRejected(f"the walk refuses the routing of fred-20: {faults[0]}", tuple(faults))
+            return "routes", (), ()
+        if found.answer is not solve.Answer.INFEASIBLE:
+            return "unknown", (), ()
+        core = list(range(len(flows)))
+        for one in list(core) if explain else []:
+            without = [k for k in core if k != one]
+            if route_two_level([flows[k] for k in without], self.budget).answer is solve.Answer.INFEASIBLE:
+                core = without
+        return "conflicts", (), tuple(core) if explain else ()

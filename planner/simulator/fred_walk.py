@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from fabric_plan.planner.fred import BASE, Micro
+from fabric_plan.planner.fred import BASE, Micro, configure
+from fabric_plan.planner.fred_two_level import LEAVES, NPUS_EACH, TOP_PORTS, TOPS, UPLINKS, Chiplet, leaf_ports, uplink
 from fabric_plan.planner.problem import SwitchFlow
 
 Data = Counter[int]
@@ -88,11 +89,10 @@ def _place(key: tuple[tuple[int, ...], str, int]) -> str:
     return f"{side} micro-switch {index}{where}"
 
 
-def walk(middles: int, ports: int, settings: Iterable[Micro], flows: Sequence[SwitchFlow]) -> list[str]:
-    """Push each input port's own data through the switch and return what is wrong at the outputs, or on the way.
-
-    Every output port of a flow must hold exactly the sum of the flow's inputs, each once; every other one nothing.
-    """
+def push(
+    middles: int, ports: int, settings: Iterable[Micro], wires: Sequence[Data | None]
+) -> tuple[list[Data | None], list[str]]:
+    """Push what comes to each input port through a configured switch; return (what each output holds, what is wrong)."""
     table: dict[tuple[tuple[int, ...], str, int], Micro] = {}
     faults = []
     for micro in settings:
@@ -101,6 +101,14 @@ def walk(middles: int, ports: int, settings: Iterable[Micro], flows: Sequence[Sw
             faults.append(f"{_place(key)} is configured twice")
         table[key] = micro
     state = _Walk(middles, table, faults)
+    return state.network(ports, (), wires), state.faults
+
+
+def walk(middles: int, ports: int, settings: Iterable[Micro], flows: Sequence[SwitchFlow]) -> list[str]:
+    """Push each input port's own data through the switch and return what is wrong at the outputs, or on the way.
+
+    Every output port of a flow must hold exactly the sum of the flow's inputs, each once; every other one nothing.
+    """
     wires: list[Data | None] = [None] * ports
     wanted: list[Data | None] = [None] * ports
     for flow in flows:
@@ -108,13 +116,69 @@ def walk(middles: int, ports: int, settings: Iterable[Micro], flows: Sequence[Sw
             wires[port] = Counter({port: 1})
         for port in flow.outputs:
             wanted[port] = Counter(dict.fromkeys(flow.inputs, 1))
-    for port, (got, want) in enumerate(zip(state.network(ports, (), wires), wanted, strict=True)):
+    held, faults = push(middles, ports, settings, wires)
+    for port, (got, want) in enumerate(zip(held, wanted, strict=True)):
         if got != want:
             told = "nothing" if got is None else f"the data of ports {_told(got)}"
             asked = "nothing" if want is None else f"that of ports {_told(want)}"
-            state.faults.append(f"output port {port} holds {told}, it should hold {asked}")
-    return state.faults
+            faults.append(f"output port {port} holds {told}, it should hold {asked}")
+    return faults
 
 
 def _told(data: Data) -> str:
     return ", ".join(f"{port}" if many == 1 else f"{port} ({many} times)" for port, many in sorted(data.items()))
+
+
+def walk_two_level(middles: int, chiplets: Sequence[Chiplet], flows: Sequence[SwitchFlow]) -> list[str]:
+    """Push data from NPU to NPU through the chiplets of a slice: up through L1, across L2, down through L1.
+
+    Raises
+    ------
+    InvalidPlan
+        When words do not make a configuration.
+    """
+    settings = [configure(middles, one.ports, one.flows, one.words) for one in chiplets]
+    leaves, tops = range(LEAVES), range(TOPS)
+    start: list[Data | None] = [None] * (LEAVES * NPUS_EACH)
+    wanted = list(start)
+    for flow in flows:
+        for npu in flow.inputs:
+            start[npu] = Counter({npu: 1})
+        for npu in flow.outputs:
+            wanted[npu] = Counter(dict.fromkeys(flow.inputs, 1))
+    across: list[list[Data | None]] = [[None] * TOP_PORTS for _ in tops]
+    down: list[dict[int, Data]] = [{} for _ in leaves]
+    faults: list[str] = []
+
+    def leaf_wires(leaf: int) -> list[Data | None]:
+        wires: list[Data | None] = [None] * leaf_ports(leaf)
+        wires[:NPUS_EACH] = start[leaf * NPUS_EACH : (leaf + 1) * NPUS_EACH]
+        for port, data in down[leaf].items():
+            wires[port] = data
+        return wires
+
+    for leaf in leaves:
+        # What comes down is not known yet; it must not go up again, so it does not matter here.
+        held, _ = push(middles, leaf_ports(leaf), settings[leaf], leaf_wires(leaf))
+        for top in tops:
+            for number in range(UPLINKS):
+                across[top][leaf * UPLINKS + number] = held[uplink(leaf, top, number)]
+    for top in tops:
+        held, wrong = push(middles, TOP_PORTS, settings[LEAVES + top], across[top])
+        faults += [f"l2.{top}: {one}" for one in wrong]
+        for port, data in enumerate(held):
+            if data is not None:
+                leaf, number = divmod(port, UPLINKS)
+                down[leaf][uplink(leaf, top, number)] = data
+    for leaf in leaves:
+        held, wrong = push(middles, leaf_ports(leaf), settings[leaf], leaf_wires(leaf))
+        faults += [f"l1.{leaf}: {one}" for one in wrong]
+        for local in range(NPUS_EACH):
+            npu = leaf * NPUS_EACH + local
+            if held[local] != wanted[npu]:
+                got, want = held[local], wanted[npu]
+                faults.append(
+                    f"NPU {npu} receives {'nothing' if got is None else _told(got)}, "
+                    f"it should receive {'nothing' if want is None else _told(want)}"
+                )
+    return faults

@@ -111,3 +111,15 @@ def test_prove_placement(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "MP1-DP2-PP3 mp-pp-dp DP: {0,3} {1,4} {2,5} conflict" in done.stdout
     assert call("prove", "placement", "--switch", "fred3:8", "--order", "dp-mp").returncode == 2
+
+
+def test_the_two_level_fabric() -> None:
+    done = call("route", "--fabric", "fred-20", "-s", "MP3-DP3-PP2", "--phase", "dp")
+    assert done.returncode == 0, done.stderr
+    assert "all route in each of its 5 slices" in done.stdout
+    assert "l2.1" in done.stdout
+    bad = call("route", "--fabric", "fred-20", "-s", "MP5-DP4", "--phase", "dp")
+    assert bad.returncode == 1
+    assert "proved" in bad.stderr
+    assert call("route", "--fabric", "fred-20", "-s", "MP5-DP4", "--phase", "dp", "--order", "dp-mp-pp").returncode == 0
+    assert call("prove", "placement").returncode == 2
