@@ -107,7 +107,9 @@ def _schedule(
     found = dataflow.check(plan)
     faults += found.faults
     try:
-        result = simulate(plan, service, late=trouble.late, fabric=trouble.slowed(plan.problem.fabric), followed=found)
+        # Under the protocol of its size, so that a slow link is slower than that.
+        fabric = trouble.slowed(plan.problem.fabric.for_size(plan.problem.jobs[0].size))
+        result = simulate(plan, service, late=trouble.late, fabric=fabric, followed=found)
     except InvalidPlan as error:
         raise InvalidPlan(f"{where}: {error}") from None
     if trace is not None:

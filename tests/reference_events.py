@@ -47,6 +47,7 @@ class Run:
         self.left = [self.size[h] / links[self.link[h]].bandwidth for h in range(len(self.link))]
         self.end: list[Time | None] = [None] * len(self.link)
         self.arrival: list[Time | None] = [None] * len(self.link)
+        self.busy = [ZERO] * len(links)
         self.serving: dict[int, int] = {}
         self.holds: dict[int, set[int]] = {link: set() for link in service.buffers}
 
@@ -180,7 +181,9 @@ class Fifo(Run):
             following = min(later)
             for link, hop in self.serving.items():
                 if self.up(link):
-                    self.left[hop] = max(ZERO, self.left[hop] - (following - self.now))
+                    worked = min(self.left[hop], following - self.now)
+                    self.left[hop] -= worked
+                    self.busy[link] += worked
             self.now = following
 
 
@@ -219,6 +222,9 @@ class Fair(Run):
                 if parent >= 0 and self.ready[hop] is None and self.past(self.arrival[parent]):
                     self.ready[hop] = self.now
                     moved = True
+        for hops in self.flows:
+            for hop in hops:
+                self.start[hop] = self.ready[hops[0]]
         return self.transfers() or moved
 
     def rates(self) -> dict[int, Fraction]:
@@ -248,12 +254,15 @@ class Fair(Run):
                 return self.finish
             following = min(later)
             for f, one in rate.items():
-                self.bytes[f] -= one * (following - self.now)
+                passed = one * (following - self.now)
+                self.bytes[f] -= passed
+                for hop in self.flows[f]:
+                    self.busy[self.link[hop]] += passed / self.links[self.link[hop]].bandwidth
             self.now = following
 
 
 def simulate(program: Program, links: Sequence[Link], service: Service | None = None) -> Run:
-    """Return the state at the end: ``finish`` by transfer, ``start`` and ``arrival`` by hop, None for never."""
+    """Return the end: ``finish`` by transfer, ``start`` and ``arrival`` by hop (None: never), ``busy`` by link."""
     service = service or Service()
     last = (Fair if service.discipline == "fair" else Fifo)(program, links, service)
     last.run()

@@ -43,6 +43,8 @@ class Timeline:
         By link: how long it was sending.
     engine
         The one that ran.
+    unsent
+        By hop: what was left to send when nothing more happened, in ticks; None where everything was sent.
     """
 
     program: Program
@@ -52,6 +54,7 @@ class Timeline:
     start: Ints
     tail: Ints
     engine: str
+    unsent: Ints | None = None
 
     @property
     def ticks_per_second(self) -> int:
@@ -81,13 +84,10 @@ class Timeline:
 
     @cached_property
     def busy(self) -> Ints:
-        """By link: ticks in which it sends something; of a hop that never ends, nothing is counted."""
+        """By link: ticks in which it sends something."""
         total = np.zeros(len(self.timing.rate), dtype=np.int64)
-        done = self.start >= 0
-        if done.all():
-            np.add.at(total, self.program.hop_link, self.length)
-        else:
-            np.add.at(total, self.program.hop_link[done], self.length[done])
+        sent = self.length if self.unsent is None else self.length - self.unsent
+        np.add.at(total, self.program.hop_link, np.where(self.start < 0, 0, sent))
         return total
 
     @property

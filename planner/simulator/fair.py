@@ -98,7 +98,10 @@ def run_fair(program: Program, ticks: Timing, service: Service, links: Sequence[
         columns = [column.tolist() for column in columns]
         kernel(*columns, service.cut_through, kinds)
     begins, tail, finish = (np.asarray(columns[k], dtype=np.int64) for k in (23, 24, 25))
-    return Timeline(program, ticks, service, finish, begins, tail, "fair")
+    rest = np.asarray(columns[7])[flow_of] / program.hop_size if hops else np.zeros(0)
+    timeline = Timeline(program, ticks, service, finish, begins, tail, "fair")
+    timeline.unsent = np.where(tail >= 0, 0, np.rint(timeline.length * rest)).astype(np.int64)
+    return timeline
 
 
 def _finer(ticks: Timing) -> Timing:

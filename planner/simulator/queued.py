@@ -15,7 +15,7 @@ from fabric_plan.planner.errors import InvalidInput
 from fabric_plan.planner.fabric import Link
 from fabric_plan.planner.simulator.compiled import compiled
 from fabric_plan.planner.simulator.engine import Timeline, children_of, dependents_of
-from fabric_plan.planner.simulator.program import HORIZON, Program, Timing
+from fabric_plan.planner.simulator.program import HORIZON, Ints, Program, Timing
 from fabric_plan.planner.simulator.service import Service
 
 FROM_HOPS = 20_000
@@ -102,7 +102,20 @@ def run_queued(
         kernel(*columns, ready, service.cut_through, kinds)
     begins, tail, finish = (np.asarray(columns[k], dtype=np.int64) for k in (20, 21, 22))
     tail[tail >= HORIZON] = -1
-    return Timeline(program, ticks, service, finish, begins, tail, "queued")
+    return Timeline(program, ticks, service, finish, begins, tail, "queued", _unsent(columns, tail, down, up))
+
+
+def _unsent(columns: list[Any], tail: Ints, down: Ints, up: Ints) -> Ints:
+    """Return by hop what it had not sent in the end: all of it, or what an outage for ever cut off."""
+    left, serving, since = (np.array(columns[k], dtype=np.int64) for k in (4, 26, 27))
+    left[tail >= 0] = 0
+    for link in np.flatnonzero(serving >= 0).tolist():
+        hop = int(serving[link])
+        if tail[hop] < 0:
+            # On a link that works again it only waits for its tail; on a dead one it got as far as the outage.
+            sent = left[hop] if up[link] < HORIZON else max(0, min(int(left[hop]), int(down[link] - since[link])))
+            left[hop] -= sent
+    return left
 
 
 def queued_kernel(

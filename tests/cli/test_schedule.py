@@ -282,3 +282,25 @@ def test_calibrate_prints_writes_and_predicts(tmp_path: Path) -> None:
     assert predicted["simulation"]["seconds"] == pytest.approx(rows[4][1] * 1e-6, rel=1e-3)
     assert predicted["simulation"]["critical_path"]["fixed"] > 0
     assert call("calibrate", "-", "-f", "ring:8", stdin=log.read_text())[0] == 0
+
+
+def test_a_slow_link_is_slower_than_its_protocol(tmp_path: Path) -> None:
+    graph = document_of("ring:4")
+    name = "50GB/s 500ns"
+    slow = {"name": "slow", "classes": {name: {"bw_GBps": 40.0}}}
+    graph["costs"] = {"protocols": [slow]}
+    fabric, plan = tmp_path / "f.json", tmp_path / "s.json"
+    fabric.write_text(json.dumps(graph))
+    call("schedule", "all-reduce", "--planner", "ring", "-f", fabric, "--size", "8MB", "-o", plan)
+    plain = document("simulate", plan)["simulation"]["max_link_load"]
+    assert plain == pytest.approx(6 * 2e6 / 40e9)
+    assert document("simulate", plan, "--slow", "npu0->npu1=0.5")["simulation"]["max_link_load"] == pytest.approx(
+        2 * plain
+    )
+
+
+def document_of(name: str) -> dict[str, Any]:
+    code, out, _ = call("fabric", "show", name, "-o", "-")
+    assert code == 0
+    loaded: dict[str, Any] = json.loads(out)
+    return loaded
