@@ -11,7 +11,7 @@ from fabric_plan.cli.options import output, solving, talking
 
 if TYPE_CHECKING:
     from fabric_plan.planner.interface import Budget
-    from fabric_plan.planner.problem import SwitchFlow
+    from fabric_plan.planner.problem import RoutingProblem, SwitchFlow
 
 WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
 
@@ -26,6 +26,13 @@ WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
 )
 @click.option(
     "--groups", default=None, metavar="G", help='All-reduces by port, as in "0-2;3,4"; flows as in "0-2>4;3>0".'
+)
+@click.option(
+    "--collective",
+    type=click.Choice(["all-reduce", "reduce-scatter", "all-gather", "scatter", "gather", "all-to-all"]),
+    default="all-reduce",
+    show_default=True,
+    help="What the groups run; all but all-reduce run in serial steps, each routed.",
 )
 @click.option("-s", "--strategy", default=None, metavar="S", help="Workers on consecutive ports, as in MP3-DP3-PP2.")
 @click.option("--phase", type=click.Choice(["mp", "dp", "pp"]), default=None, help="Of the strategy.")
@@ -52,6 +59,7 @@ def command(
     switch: str | None,
     fabric: str | None,
     groups: str | None,
+    collective: str,
     strategy: str | None,
     phase: str | None,
     order: str,
@@ -91,6 +99,10 @@ def command(
     if output is not None:
         files.check_writable(output)
     named, flows = _flows(flow_file, groups, strategy, phase, order, pp == "multicast")
+    if collective != "all-reduce":
+        steps = _steps(collective, flows)
+        if fabric is not None or output is not None:
+            raise InvalidInput(f"--collective {collective} runs in steps: it takes neither --fabric nor --output")
     if fabric is not None:
         if switch is not None or output is not None or allow != "nothing":
             raise InvalidInput("--fabric fred-20 takes no --switch, --allow or --output")
@@ -99,6 +111,15 @@ def command(
     if switch is None and named is None:
         raise InvalidInput("no switch: give --switch, as in fred3:12")
     middles, ports = parse_switch(switch or named or "")
+    if collective != "all-reduce":
+        problems = [RoutingProblem(middles=middles, ports=ports, flows=tuple(step), allow=allow) for step in steps]
+        _in_steps(
+            problems,
+            planner,
+            interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic),
+            as_json=as_json,
+        )
+        return
     problem = RoutingProblem(middles=middles, ports=ports, flows=tuple(flows), allow=allow)
     budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic)
     if workers is not None:
@@ -179,3 +200,34 @@ def _two_level(flows: list[SwitchFlow], budget: Budget, *, as_json: bool) -> Non
         print(f"  {one.name}, fred{found.middles}({one.ports}):")
         for origin, flow, word in zip(one.origins, one.flows, one.words, strict=True):
             print(f"    flow {origin:<3} {flow_name(flow):<28} word {''.join(map(str, word))}")
+
+
+def _steps(collective: str, flows: list[SwitchFlow]) -> list[list[SwitchFlow]]:
+    from fabric_plan.planner.errors import InvalidInput
+    from fabric_plan.planner.switch_flows import flow_name, steps_of
+
+    for flow in flows:
+        if set(flow.inputs) != set(flow.outputs):
+            raise InvalidInput(f"--collective {collective} needs groups, not the flow {flow_name(flow)}")
+    return steps_of(collective, [flow.inputs for flow in flows])
+
+
+def _in_steps(problems: list[RoutingProblem], planner: str, budget: Budget, *, as_json: bool) -> None:
+    """Route the serial steps of a compound collective one by one."""
+    from fabric_plan.cli import console
+    from fabric_plan.planner import interface, routing_result
+    from fabric_plan.planner.switch_flows import flow_name
+
+    plans = [interface.plan(problem, planner=planner, budget=budget) for problem in problems]
+    if as_json:
+        console.emit(
+            {"schema": "fabric-plan/steps/1", "steps": [routing_result.result_document(plan) for plan in plans]}
+        )
+        return
+    print(f"{len(plans)} serial steps, each routed and walked")
+    for number, plan in enumerate(plans):
+        key = plan.certificate.keys[0]
+        told = "" if key.name == "blocked" and key.value == 0 else f", {key.value} {key.name}"
+        print(f"  step {number}: {plan.certificate.status.value}{told}")
+        for flow, word in zip(plan.flows, plan.words, strict=True):
+            print(f"    {flow_name(flow):<28} {'left out' if word is None else 'word ' + ''.join(map(str, word))}")

@@ -123,3 +123,18 @@ def test_the_two_level_fabric() -> None:
     assert "proved" in bad.stderr
     assert call("route", "--fabric", "fred-20", "-s", "MP5-DP4", "--phase", "dp", "--order", "dp-mp-pp").returncode == 0
     assert call("prove", "placement").returncode == 2
+
+
+def test_compound_collectives_run_in_steps() -> None:
+    done = call("route", "--switch", "fred2:8", "--groups", "0-2;3,4", "--collective", "reduce-scatter")
+    assert done.returncode == 0, done.stderr
+    assert "3 serial steps" in done.stdout
+    assert "{0,1,2} -> {1}" in done.stdout
+    found = json.loads(
+        call("route", "--switch", "fred2:8", "--groups", "0-3", "--collective", "all-to-all", "--json").stdout
+    )
+    assert len(found["steps"]) == 3
+    assert all(step["status"] == "optimal" for step in found["steps"])
+    bad = call("route", "--switch", "fred2:8", "--groups", "0>1", "--collective", "gather")
+    assert bad.returncode == 2
+    assert "needs groups" in bad.stderr
