@@ -84,7 +84,7 @@ def protocols(problem: RoutingProblem, budget: Budget) -> tuple[list[Baseline], 
 
 
 class AutoPlanner:
-    """The joint model, hinted by the protocols; where it has no solution, the way out that the problem allows."""
+    """The protocols, then the joint model; where that has no solution, the way out that the problem allows."""
 
     def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> RoutingPlan:
         """Return the routing, with the least that the allowed way out costs."""

@@ -120,24 +120,11 @@ class Joint:
         for colour, index in enumerate(clique[: self.middles]):
             self.model.add(self.letters[index][0][colour] == 1)
 
-    def hint(self, words: Sequence[Word | None]) -> list[tuple[cp_model.IntVar, int]]:
-        """Return a hint from the words of some flows."""
-        found = []
-        for rows, word in zip(self.letters, words, strict=True):
-            if word is not None and self.rounds == 1:
-                for row, letter in zip(rows, word, strict=False):
-                    found += [(one, int(k == letter)) for k, one in enumerate(row)]
-        return found
-
-    def solve(
-        self, budget: Budget, *, hint: Sequence[Word | None] | None = None, seconds: float | None = None
-    ) -> Routed:
+    def solve(self, budget: Budget) -> Routed:
         """Run the solver on the model."""
         wanted = [one for rows in self.letters for row in rows for one in row]
         wanted += [one for one in self.present if one is not None]
-        outcome = solve.run(
-            self.model, budget, wanted=wanted, seconds=seconds, hint=self.hint(hint) if hint is not None else ()
-        )
+        outcome = solve.run(self.model, budget, wanted=wanted)
         blocked = 0 if outcome.bound is None else max(0, len(self.flows) - outcome.bound)
         if outcome.values is None:
             return Routed(outcome.answer, (), (), blocked)
