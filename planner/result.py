@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric_plan.planner.files import encode
-from fabric_plan.planner.plan import Certificate, PlacementPlan
+from fabric_plan.planner.plan import Certificate, PlacementPlan, RoutingPlan
 from fabric_plan.planner.simulator.report import PhaseReport, PlacementReport
 from fabric_plan.planner.units import format_time
+
+if TYPE_CHECKING:
+    from fabric_plan.planner.schedule import SchedulePlan
 
 RESULT_SCHEMA = "fabric-plan/result/1"
 VALIDATION_SCHEMA = "fabric-plan/validation/1"
@@ -32,8 +35,10 @@ def show_value(value: Fraction | None, unit: str) -> str:
     return str(value.numerator) if value.denominator == 1 else f"{float(value):.4g} ({value})"
 
 
-def result_document(plan: PlacementPlan) -> dict[str, Any]:
-    """Return what ``fabric-plan place --json`` prints for a plan that has been simulated."""
+def document_of(
+    plan: PlacementPlan | RoutingPlan | SchedulePlan, simulation: dict[str, Any] | None, explanation: Sequence[str]
+) -> dict[str, Any]:
+    """Return what ``--json`` prints for a plan of any family: the same keys every time."""
     certificate = plan.certificate
     first = certificate.keys[0]
     return {
@@ -51,10 +56,16 @@ def result_document(plan: PlacementPlan) -> dict[str, Any]:
         "planner": plan.planner,
         "seed": plan.seed,
         "baselines": {one.name: number(one.value) for one in plan.baselines},
-        "simulation": None if plan.report is None else simulation_document(plan, plan.report),
-        "explanation": [gain(plan), *certificate.proof],
+        "simulation": simulation,
+        "explanation": list(explanation),
         "plan": encode(plan),
     }
+
+
+def result_document(plan: PlacementPlan) -> dict[str, Any]:
+    """Return what ``fabric-plan place --json`` prints for a plan that has been simulated."""
+    simulation = None if plan.report is None else simulation_document(plan, plan.report)
+    return document_of(plan, simulation, [gain(plan), *plan.certificate.proof])
 
 
 def simulation_document(plan: PlacementPlan, report: PlacementReport) -> dict[str, Any]:

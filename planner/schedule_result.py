@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabric_plan.planner.collective import bus_factor
 from fabric_plan.planner.fabric import Fabric
-from fabric_plan.planner.files import encode
-from fabric_plan.planner.result import RESULT_SCHEMA, number
+from fabric_plan.planner.result import document_of, number
 from fabric_plan.planner.simulator.report import ScheduleReport
 
 if TYPE_CHECKING:
@@ -76,21 +75,6 @@ def simulation_document(plan: SchedulePlan, report: ScheduleReport, fabric: Fabr
 
 def result_document(plan: SchedulePlan) -> dict[str, Any]:
     """Return what ``fabric-plan schedule --json`` prints: the keys of every family's result."""
-    certificate = plan.certificate
-    first = certificate.keys[0]
-    return {
-        "schema": RESULT_SCHEMA,
-        "family": plan.family,
-        "status": certificate.status.value,
-        "objective": {"name": first.name, "value": number(first.value), "unit": first.unit},
-        "bound": number(first.bound),
-        "gap": number(certificate.gap),
-        "further": [],
-        "seconds": plan.seconds,
-        "planner": plan.planner,
-        "seed": plan.seed,
-        "baselines": {one.name: number(one.value) for one in plan.baselines},
-        "simulation": None if plan.report is None else simulation_document(plan, plan.report),
-        "explanation": list(certificate.proof),
-        "plan": encode(plan),
-    }
+    return document_of(
+        plan, None if plan.report is None else simulation_document(plan, plan.report), plan.certificate.proof
+    )
