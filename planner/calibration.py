@@ -198,6 +198,11 @@ def calibrate(
         top = None if b == len(used) else _boundary(used[b - 1][0], used[b][0])
         ranges.append(Range(label, top, wait, fixed, bandwidth, b - a))
     calibrated = _changed(fabric, ranges, chosen, hops[chosen])
+    if calibrated.costs.switching != fabric.costs.switching:
+        notes.append(
+            f"the fit takes a hop's bytes as sent once: the calibrated fabric is {calibrated.costs.switching}, "
+            f"no longer {fabric.costs.switching}"
+        )
     for one in ranges:
         found = _hops(calibrated.for_size(one.max_size or points[-1][0]), ranks)
         if abs(min(hop.width for hop in found.values()) / one.bandwidth - 1) > Fraction(1, 10**6):
@@ -394,7 +399,10 @@ def _each_in_turn(points: Points, cuts: list[tuple[int, int]], volume: Fraction,
 
 
 def _changed(fabric: Fabric, ranges: Sequence[Range], chosen: str, hop: _Hop) -> Fabric:
-    """Return the fabric with what was fitted: its links themselves, or protocols where there are several ranges."""
+    """Return the fabric with what was fitted: its links themselves, or protocols where there are several ranges.
+
+    Its switches cut through, since the fit takes the bytes of a hop as sent once, over however many links it leads.
+    """
 
     def fitted(link: Link, one: Range) -> Link:
         # Links of other classes on the way keep their latency; the chosen class takes what is left.

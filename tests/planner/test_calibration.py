@@ -258,6 +258,13 @@ def test_a_reader_is_told_what_the_fit_does_not_hold_for() -> None:
     assert any("routes prefer wide links" in note for note in dgx1.notes)
 
 
+@pytest.mark.parametrize(("name", "told"), [("nvl72", True), ("h100:8", False)])
+def test_a_reader_is_told_of_switching_that_changes(name: str, told: bool) -> None:
+    found = calibrate(build(name), NVL72, collective="all-reduce", algorithm="ring")
+    assert found.fabric.costs.switching == "cut-through"
+    assert any("no longer store-forward" in note for note in found.notes) == told
+
+
 def test_a_point_that_cannot_be_held_out_is_named() -> None:
     """Without its last point the lower range does not grow."""
     flat = [(2**k, Fraction(time) * US) for k, time in ((10, 11), (11, 10), (12, 15))]

@@ -54,8 +54,13 @@ def test_launchers_prefix_lines_and_libraries_talk_between() -> None:
     text = "".join(f"[1,0]<stdout>:{line}\n" for line in (HEAD + COLUMNS + ROWS).splitlines())
     assert points(text) == EXPECTED
     assert parse_log(text, "x").ranks == 3
-    talk = ROWS.replace("\n", "\nnode-a:1201:1201 [0] NCCL INFO Connected all rings\n")
-    assert points(HEAD + COLUMNS + talk) == EXPECTED
+    for words in (
+        "Connected all rings",
+        "Channel 00/02 :    0   1   2   3   4   5   6   7",
+        "comm 0x1 rank 0 nranks 8 - 1 2 3 ",
+    ):
+        talk = ROWS.replace("\n", f"\nnode-a:1201:1201 [0] NCCL INFO {words}\n")
+        assert points(HEAD + COLUMNS + talk) == EXPECTED
 
 
 def test_older_logs_call_the_last_column_error() -> None:
@@ -69,6 +74,7 @@ def test_repeated_sizes_count_by_their_median() -> None:
 
 def test_a_table_of_two_columns() -> None:
     assert points("size,time_us\n1048576,40.5\n2097152,61\n4194304,102.3\n") == EXPECTED
+    assert points("\ufeffsize,time_us\n1048576,40.5\n\n# more\n2097152,61\n4194304,102.3\n") == EXPECTED
     assert points("size time_us\n4194304 102.3\n1048576 40.5\n2097152 61\n") == EXPECTED
 
 
@@ -83,6 +89,12 @@ def test_a_table_of_two_columns() -> None:
         ("size,time_us\n4,-1\n", "x.log: line 2: time '-1'"),
         ("size,time_us\n4,nan\n", "x.log: line 2: time 'nan'"),
         ("size,time_us\n4,0\n", "x.log: line 2: time '0'"),
+        ("size,time_us\n1024,5\n1e6,40\n", "x.log: line 3: size '1e6' is not a whole number"),
+        ("size,time_us\n-4,40\n", "x.log: line 2: size '-4' is not a whole number"),
+        ("size,time_us\n²,40\n", "x.log: line 2: size '²' is not a whole number"),
+        ("size,time_us\n1,048,576,40.5\n", "x.log: line 2: 4 columns, but the header has 2: write 1048576"),
+        (COLUMNS + ROWS.replace("2097152", "20x7152"), "x.log: line 5: size '20x7152' is not a whole number"),
+        (COLUMNS + ROWS.replace("2097152", "    N/A"), "x.log: line 5: size 'N/A' is not a whole number"),
         ("size,time_us\n" + "9" * 30 + ",5\n", "x.log: line 2: size 9+ is more than any buffer holds"),
     ],
 )
