@@ -181,6 +181,12 @@ def calibrate(
             f"ranks in order are {min(apart)} to {max(apart)} links apart, and alpha is that of the most: a ring in a better "
             "order is quicker than the fit says"
         )
+    waits = {_latency(fabric, rank, (rank + 1) % ranks) for rank in range(ranks)}
+    if algorithm == "ring" and len(apart) == 1 and len(waits) > 1:
+        notes.append(
+            f"hops from rank to rank take {format_time(min(waits))} to {format_time(max(waits))}, and alpha is that of the "
+            "slowest: simulations of short messages will be quicker than the fit says"
+        )
     used = [one for k, one in enumerate(points) if hold_out is None or k % hold_out != hold_out - 1]
     cuts = _cuts(used, 1 if protocol is not None else protocols)
     labels = (protocol,) if protocol is not None else _REGIMES[len(cuts)]
@@ -227,6 +233,10 @@ def calibrate(
         held_out=tuple(held),
         notes=tuple(notes),
     )
+
+
+def _latency(fabric: Fabric, source: int, target: int) -> Fraction:
+    return max(sum((fabric.links[link].latency for link in path), Fraction(0)) for path in fabric.route(source, target))
 
 
 def _hops(fabric: Fabric, ranks: int) -> dict[str, _Hop]:

@@ -16,7 +16,9 @@ from fabric_plan.planner.errors import InvalidInput
 
 _PREFIX = re.compile(r"^\s*\[[0-9]+,[0-9]+\]<std(?:out|err)>:\s?|^\s*[0-9]+:\s")
 _RANK = re.compile(r"^#\s+Rank\s+([0-9]+)\b")
-_TEST = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|gather|scatter|sendrecv)_perf\b")
+_TEST = re.compile(
+    r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|gather|scatter|sendrecv)_perf(?:_mpi)?\b"
+)
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:[eE][-+]?[0-9]{1,2})?")
 _WHOLE = re.compile(r"[0-9]+")
 _TESTS = {

@@ -134,6 +134,12 @@ def test_rows_with_blank_columns_are_read_as_they_are(operation: str) -> None:
     assert found["points"] == document("-", "-f", "hub:8", stdin=log(test="all_gather"))["points"]
 
 
+def test_tests_built_for_mpi_are_known_by_their_name() -> None:
+    """The collective is read, and not taken to be an all-reduce."""
+    found = document("-", "-f", "hub:8", stdin=log(test="all_gather").replace("all_gather_perf", "all_gather_perf_mpi"))
+    assert found["collective"] == "all-gather"
+
+
 def test_older_headers_without_these_columns() -> None:
     header = HEADER.replace("redop    root", "").replace("#wrong", " error")
     found = document("-", "-f", "hub:8", stdin=log(header=header, operation=""))

@@ -324,3 +324,17 @@ def test_parts_of_the_catalog_reach_what_was_measured(part: str, planner: str, m
     size = 8 * GI
     found = size / simulated(build(part), size, planner) * Fraction(14, 8) / 10**9
     assert abs(found / measured - 1) < Fraction(1, 10)
+
+
+def test_hops_that_wait_differently_are_told() -> None:
+    """The fit takes every hop as slow as the slowest, and the simulated ring does not."""
+    links = []
+    for a, b, wait in ((0, 1, 1), (1, 2, 10), (2, 3, 1), (3, 0, 10)):
+        links += [Link(*ends, 25 * 10**9, wait * US, 1, f"{wait}us") for ends in ((a, b), (b, a))]
+    uneven = Fabric("two boxes", [Node("npu", f"g{k}") for k in range(4)], links)
+    points = curve(40 * US, 6, 10 * US, Fraction(6, 4), 20 * 10**9, [2**k for k in range(14, 26)])
+    found = calibrate(uneven, points, collective="all-reduce", algorithm="ring", link_class="10us")
+    assert any("hops from rank to rank take 1us to 10us" in note for note in found.notes)
+    assert simulated(found.fabric, 2**14, "ring") < found.points[0].predicted
+    even = calibrate(build("h100:8"), points, collective="all-reduce", algorithm="ring")
+    assert not any("hops from rank to rank" in note for note in even.notes)
