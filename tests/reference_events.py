@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from fabric_plan.planner.fabric import Link
-from fabric_plan.planner.simulator.program import Program
+from fabric_plan.planner.simulator.program import Ints, Program
 from fabric_plan.planner.simulator.service import Service
 
 Time = Fraction
@@ -33,14 +33,14 @@ class Run:
         cut = [int(one) for one in program.need_start]
         self.needs = [[int(one) for one in program.need[cut[t] : cut[t + 1]]] for t in range(count)]
 
-        def column(values: object, clock: int) -> list[Fraction]:
-            return [ZERO] * count if values is None else [Fraction(int(one), clock) for one in values]  # type: ignore[attr-defined]
+        def column(values: Ints | None, clock: int) -> list[Fraction]:
+            return [ZERO] * count if values is None else [Fraction(int(one), clock) for one in values]
 
         self.release = column(program.release, program.clock)
         self.after = column(program.after, program.clock)
         self.priority = column(program.priority, 1)
         self.now = ZERO
-        self.begun: list[bool] = [False] * count
+        self.begin: list[Time | None] = [None] * count
         self.finish: list[Time | None] = [None] * count
         self.ready: list[Time | None] = [None] * len(self.link)
         self.start: list[Time | None] = [None] * len(self.link)
@@ -66,11 +66,11 @@ class Run:
         moved = False
         for t in range(len(self.finish)):
             if (
-                not self.begun[t]
+                self.begin[t] is None
                 and self.release[t] <= self.now
                 and all(self.past(self.finish[n]) for n in self.needs[t])
             ):
-                self.begun[t] = True
+                self.begin[t] = self.now
                 moved = True
                 if not self.hops_of[t]:
                     self.finish[t] = self.now + self.after[t]
@@ -262,7 +262,7 @@ class Fair(Run):
 
 
 def simulate(program: Program, links: Sequence[Link], service: Service | None = None) -> Run:
-    """Return the end: ``finish`` by transfer, ``start`` and ``arrival`` by hop (None: never), ``busy`` by link."""
+    """The end: ``begin``, ``finish`` by transfer; ``start``, ``arrival`` by hop (None: never); ``busy`` by link."""
     service = service or Service()
     last = (Fair if service.discipline == "fair" else Fifo)(program, links, service)
     last.run()
