@@ -13,7 +13,7 @@ from fabric_plan.cli.options import Group, output, talking
 from fabric_plan.cli.schedule import PATTERNS
 
 if TYPE_CHECKING:
-    from fabric_plan.models.schedule.compare import Comparison
+    from fabric_plan.planner.comparison import Comparison
 
 SUFFIXES = (".html", ".svg", ".png", ".csv", ".json")
 
@@ -143,22 +143,12 @@ def _written(found: Comparison, suffix: str) -> bytes:
 def _print(found: Comparison, *, verbose: bool) -> None:
     from fabric_plan.cli.console import table
     from fabric_plan.planner import comparison
-    from fabric_plan.planner.units import format_size, format_time
+    from fabric_plan.planner.units import format_size
 
     print(comparison.headline(found))
     for name, text in comparison.fact_rows(found):
         print(f"  {name:<22} {text}")
-    names = [row.name for row in found.rows]
-    header = ("size", *names, "floor", *(("in switches",) if found.in_network_floor else ()), "winner")
-    rows = [header]
-    for k, size in enumerate(found.sizes):
-        times = [row.seconds[k] for row in found.rows]
-        cells = ["-" if one is None else format_time(one) for one in times]
-        floors = [format_time(found.endpoint_floor[k])]
-        if found.in_network_floor:
-            floors.append(format_time(found.in_network_floor[k]))
-        rows.append((format_size(size), *cells, *floors, found.winner(k)))
-    table(rows)
+    table(comparison.time_rows(found))
     print("At the largest size:")
     table(comparison.summary_rows(found))
     for size, before, after in found.crossovers:

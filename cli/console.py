@@ -12,8 +12,9 @@ from fabric_plan.planner.plan import relative_gap
 from fabric_plan.planner.result import gap_text, number, show_value
 
 if TYPE_CHECKING:
-    from fabric_plan.planner.interface import Progress
+    from fabric_plan.planner.interface import Budget, Progress
     from fabric_plan.planner.plan import PlacementPlan
+    from fabric_plan.planner.problem import Problem
     from fabric_plan.planner.simulator.report import PlacementReport
 
 
@@ -78,6 +79,23 @@ class Meter:
         if self._live and self._width:
             sys.stderr.write("\r" + " " * self._width + "\r")
             sys.stderr.flush()
+
+
+def solve(problem: Problem, planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> Any:
+    """Plan with progress on stderr; return the problem's kind of plan."""
+    from fabric_plan.planner import interface
+
+    meter = Meter(as_json=as_json, quiet=quiet)
+    try:
+        plan = interface.plan(problem, planner=planner, budget=budget, on_progress=meter)
+    finally:
+        meter.close()
+    if budget.deterministic and budget.elapsed >= budget.seconds:
+        print(
+            "fabric-plan: warning: the wall limit ended this run, so it may not repeat: raise --time-limit",
+            file=sys.stderr,
+        )
+    return plan
 
 
 def describe(plan: PlacementPlan) -> str:

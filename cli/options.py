@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.interface import Budget
     from fabric_plan.planner.workload import Volume
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -107,3 +108,22 @@ def talking(function: Command) -> Command:
 def output(help_text: str) -> Callable[[Command], Command]:
     """Add ``-o/--output``."""
     return click.option("-o", "--output", "output", default=None, metavar="FILE", help=help_text)
+
+
+def check_output(output: str | None, *, as_json: bool) -> None:
+    """Refuse now what could not be written later."""
+    from fabric_plan.planner.files import check_writable
+
+    if output is not None:
+        check_writable(output)
+        if output == "-" and as_json:
+            raise click.UsageError("--json and -o - both write to stdout: give -o a file")
+
+
+def budget_of(time_limit: float, workers: int | None, seed: int, deterministic: bool) -> Budget:
+    """Return the budget of the options of :func:`solving`."""
+    from fabric_plan.planner.interface import Budget
+
+    if workers is None:
+        return Budget(seconds=time_limit, seed=seed, deterministic=deterministic)
+    return Budget(seconds=time_limit, workers=workers, seed=seed, deterministic=deterministic)

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabric_plan.cli.options import Volumes, output, solving, talking
+from fabric_plan.cli.options import Volumes, budget_of, check_output, output, solving, talking
 
 if TYPE_CHECKING:
-    from fabric_plan.planner.interface import Budget
     from fabric_plan.planner.plan import PlacementPlan
-    from fabric_plan.planner.problem import PlacementProblem
 
 
 @click.command("place", short_help="Place the workers of a 3D-parallel job on a fabric's NPUs.")
@@ -105,7 +103,8 @@ def command(
       fabric-plan place -s MP2-DP5-PP2 --phases --pp multicast -o plan.json
       fabric-plan place -s tp8,dp8 --fabric torus:8x8 --volumes mp=64MiB,dp=1GiB
     """
-    from fabric_plan.planner import files, interface
+    from fabric_plan.cli import console
+    from fabric_plan.planner import files
     from fabric_plan.planner.problem import PlacementProblem
 
     ways = {"f": "forward", "fb": "both"}
@@ -120,33 +119,13 @@ def command(
         pp=pp,
         direction=ways.get(direction, direction) if direction else None,  # type: ignore[arg-type]
     )
-    if output is not None:
-        files.check_writable(output)
-        if output == "-" and as_json:
-            raise click.UsageError("--json and -o - both write to stdout: give -o a file")
-    limits: dict[str, Any] = {"workers": workers} if workers is not None else {}
-    budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic, **limits)
-    plan = solve(problem, planner, budget, as_json=as_json, quiet=quiet)
-    if deterministic and budget.elapsed >= budget.seconds:
-        click.echo(
-            "fabric-plan: warning: the wall limit ended this run, so it may not repeat: raise --time-limit", err=True
-        )
+    check_output(output, as_json=as_json)
+    budget = budget_of(time_limit, workers, seed, deterministic)
+    plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
     if output != "-":
         show(plan, as_json=as_json, verbose=verbose, stopped=budget.stop.is_set())
     if output is not None:
         files.write_plan(plan, output)
-
-
-def solve(problem: PlacementProblem, planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> PlacementPlan:
-    """Solve with progress on stderr."""
-    from fabric_plan.cli.console import Meter
-    from fabric_plan.planner import interface
-
-    meter = Meter(as_json=as_json, quiet=quiet)
-    try:
-        return interface.plan(problem, planner=planner, budget=budget, on_progress=meter)
-    finally:
-        meter.close()
 
 
 def show(plan: PlacementPlan, *, as_json: bool, verbose: bool, stopped: bool) -> None:

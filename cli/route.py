@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabric_plan.cli.options import output, solving, talking
+from fabric_plan.cli.options import budget_of, check_output, output, solving, talking
 
 if TYPE_CHECKING:
     from fabric_plan.planner.interface import Budget
@@ -90,14 +89,13 @@ def command(
       fabric-plan route --switch fred3:18 -s MP3-DP3-PP2 --phase dp -v
     """
     from fabric_plan.cli import console, routing_console
-    from fabric_plan.cli.console import Meter
-    from fabric_plan.planner import files, interface, routing_result
+    from fabric_plan.planner import files, routing_result
     from fabric_plan.planner.errors import InvalidInput
     from fabric_plan.planner.problem import RoutingProblem
     from fabric_plan.planner.switch_flows import parse_switch
 
-    if output is not None:
-        files.check_writable(output)
+    check_output(output, as_json=as_json)
+    budget = budget_of(time_limit, workers, seed, deterministic)
     named, flows = _flows(flow_file, groups, strategy, phase, order, pp == "multicast")
     if collective != "all-reduce":
         steps = _steps(collective, flows)
@@ -106,29 +104,17 @@ def command(
     if fabric is not None:
         if switch is not None or output is not None or allow != "nothing":
             raise InvalidInput("--fabric fred-20 takes no --switch, --allow or --output")
-        _two_level(flows, interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic), as_json=as_json)
+        _two_level(flows, budget, as_json=as_json)
         return
     if switch is None and named is None:
         raise InvalidInput("no switch: give --switch, as in fred3:12")
     middles, ports = parse_switch(switch or named or "")
     if collective != "all-reduce":
         problems = [RoutingProblem(middles=middles, ports=ports, flows=tuple(step), allow=allow) for step in steps]
-        _in_steps(
-            problems,
-            planner,
-            interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic),
-            as_json=as_json,
-        )
+        _in_steps(problems, planner, budget, as_json=as_json, quiet=quiet)
         return
     problem = RoutingProblem(middles=middles, ports=ports, flows=tuple(flows), allow=allow)
-    budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic)
-    if workers is not None:
-        budget = replace(budget, workers=workers)
-    meter = Meter(as_json=as_json, quiet=quiet)
-    try:
-        plan = interface.plan(problem, planner=planner, budget=budget, on_progress=meter)
-    finally:
-        meter.close()
+    plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
     if output is not None:
         files.write_plan(plan, output)
     if as_json:
@@ -173,7 +159,7 @@ def _two_level(flows: list[SwitchFlow], budget: Budget, *, as_json: bool) -> Non
     found = route_two_level(flows, budget)
     if found.answer == "infeasible":
         raise Infeasible(
-            f"fred-20 cannot route all {len(flows)} flows at once in its slices, proved: "
+            f"fred-20 cannot route all {len(flows)} flows at once in its slices (each over one L2 chiplet), proved: "
             "fabric-plan prove placement --fabric fred-20 --order all finds an order that does"
         )
     if found.answer not in FOUND:
@@ -212,13 +198,13 @@ def _steps(collective: str, flows: list[SwitchFlow]) -> list[list[SwitchFlow]]:
     return steps_of(collective, [flow.inputs for flow in flows])
 
 
-def _in_steps(problems: list[RoutingProblem], planner: str, budget: Budget, *, as_json: bool) -> None:
+def _in_steps(problems: list[RoutingProblem], planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> None:
     """Route the serial steps of a compound collective one by one."""
     from fabric_plan.cli import console
-    from fabric_plan.planner import interface, routing_result
+    from fabric_plan.planner import routing_result
     from fabric_plan.planner.switch_flows import flow_name
 
-    plans = [interface.plan(problem, planner=planner, budget=budget) for problem in problems]
+    plans = [console.solve(problem, planner, budget, as_json=as_json, quiet=quiet) for problem in problems]
     if as_json:
         console.emit(
             {"schema": "fabric-plan/steps/1", "steps": [routing_result.result_document(plan) for plan in plans]}

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import click
 
-from fabric_plan.cli.options import Group, output, solving, talking
-
-if TYPE_CHECKING:
-    from fabric_plan.planner.interface import Budget
-    from fabric_plan.planner.problem import ScheduleProblem
-    from fabric_plan.planner.schedule import SchedulePlan
+from fabric_plan.cli.options import Group, budget_of, check_output, output, solving, talking
 
 PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all")
 
@@ -71,16 +63,13 @@ def command(
       fabric-plan schedule broadcast --fabric nvl72 --group 0-15 --planner in-network
     """
     from fabric_plan.cli import console, schedule_console
-    from fabric_plan.planner import files, interface, schedule_result
+    from fabric_plan.planner import files, schedule_result
     from fabric_plan.planner.problem import ScheduleProblem
 
-    if output is not None:
-        files.check_writable(output)
+    check_output(output, as_json=as_json)
     problem = ScheduleProblem.of(fabric, pattern, size, group=group, chunks=chunks, slots=slots)
-    budget = interface.Budget(seconds=time_limit, seed=seed, deterministic=deterministic)
-    if workers is not None:
-        budget = replace(budget, workers=workers)
-    plan = solve(problem, planner, budget, as_json=as_json, quiet=quiet)
+    budget = budget_of(time_limit, workers, seed, deterministic)
+    plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
     if output is not None:
         files.write_plan(plan, output)
     if as_json:
@@ -89,15 +78,3 @@ def command(
         schedule_console.print_plan(plan, verbose=verbose)
         if output is not None:
             print(f"Written to {output}")
-
-
-def solve(problem: ScheduleProblem, planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> SchedulePlan:
-    """Plan with progress on stderr."""
-    from fabric_plan.cli.console import Meter
-    from fabric_plan.planner import interface
-
-    meter = Meter(as_json=as_json, quiet=quiet)
-    try:
-        return interface.plan(problem, planner=planner, budget=budget, on_progress=meter)
-    finally:
-        meter.close()

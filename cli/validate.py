@@ -103,14 +103,10 @@ def _print_report(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> None:
 
 def _disproved(plan: Any, time_limit: float, *, as_json: bool, quiet: bool) -> list[str]:
     """Solve again; return the contradictions with what the plan states."""
-    from fabric_plan.cli.console import Meter
+    from fabric_plan.cli.console import solve
     from fabric_plan.planner import interface, result
 
-    meter = Meter(as_json=as_json, quiet=quiet)
-    try:
-        again: Any = interface.plan(plan.problem, budget=interface.Budget(seconds=time_limit), on_progress=meter)
-    finally:
-        meter.close()
+    again = solve(plan.problem, "auto", interface.Budget(seconds=time_limit), as_json=as_json, quiet=quiet)
     stated, found = plan.certificate, again.certificate
     unit = found.keys[0].unit
     faults = []

@@ -21,45 +21,31 @@ PATTERNS = (
     "point-to-point",
 )
 
-Chunk = tuple[int, int]
-"""(rank whose contribution it is, index of the shard or block)."""
 
+def conditions(pattern: str, rank: Any, shard: Any, ranks: int) -> tuple[Any, Any, bool]:
+    """Return who has a shard at first, who must end with it, and whether as the sum of all who had it.
 
-def precondition(pattern: str, ranks: int) -> list[frozenset[Chunk]]:
-    """Return the chunks that each rank holds at the start (root 0 for the rooted patterns)."""
-    everything = range(ranks)
-    if pattern in ("all-reduce", "reduce-scatter", "all-to-all", "reduce"):
-        return [frozenset((rank, shard) for shard in everything) for rank in everything]
-    if pattern in ("all-gather", "gather"):
-        return [frozenset({(rank, rank)}) for rank in everything]
-    if pattern in ("broadcast", "scatter", "point-to-point"):
-        return [frozenset((0, shard) for shard in everything) if rank == 0 else frozenset() for rank in everything]
-    raise ValueError(f"unknown pattern {pattern!r}")
-
-
-def postcondition(pattern: str, ranks: int) -> list[frozenset[Chunk]]:
-    """Return the contributions that each rank must end with (summed per shard where the pattern reduces)."""
-    everything = range(ranks)
-    whole = frozenset((rank, shard) for rank in everything for shard in everything)
-    if pattern == "all-reduce":
-        return [whole for _ in everything]
-    if pattern == "reduce-scatter":
-        return [frozenset((rank, mine) for rank in everything) for mine in everything]
-    if pattern == "all-gather":
-        return [frozenset((rank, rank) for rank in everything) for _ in everything]
+    ``rank`` and ``shard`` are integers or arrays that broadcast. An all-to-all's shard is the block sender x ranks + receiver;
+    rooted patterns are about rank 0, and point-to-point goes from rank 0 to rank 1.
+    """
+    everyone = (rank >= 0) & (shard >= 0)
+    root = (rank == 0) & everyone
+    own = (rank == shard) & everyone
     if pattern == "all-to-all":
-        return [frozenset((rank, mine) for rank in everything) for mine in everything]
-    if pattern == "broadcast":
-        return [frozenset((0, shard) for shard in everything) for _ in everything]
-    if pattern == "reduce":
-        return [whole if rank == 0 else frozenset() for rank in everything]
-    if pattern == "gather":
-        return [frozenset((rank, rank) for rank in everything) if mine == 0 else frozenset() for mine in everything]
-    if pattern == "scatter":
-        return [frozenset({(0, mine)}) for mine in everything]
-    if pattern == "point-to-point":
-        return [frozenset((0, shard) for shard in everything) if rank <= 1 else frozenset() for rank in everything]
-    raise ValueError(f"unknown pattern {pattern!r}")
+        return (rank == shard // ranks) & everyone, (rank == shard % ranks) & everyone, False
+    known = {
+        "all-reduce": (everyone, everyone, True),
+        "reduce-scatter": (everyone, own, True),
+        "reduce": (everyone, root, True),
+        "all-gather": (own, everyone, False),
+        "broadcast": (root, everyone, False),
+        "gather": (own, root, False),
+        "scatter": (root, own, False),
+        "point-to-point": (root, (rank <= 1) & everyone, False),
+    }
+    if pattern not in known:
+        raise ValueError(f"unknown pattern {pattern!r}")
+    return known[pattern]
 
 
 def ring_steps(pattern: str, ranks: int) -> int:
@@ -82,31 +68,6 @@ def direct_edge_bytes(pattern: str, ranks: int, size: Fraction) -> Fraction:
     if pattern != "all-to-all":
         raise ValueError(f"no direct algorithm for {pattern!r} here")
     return size / ranks
-
-
-def postcondition_of(pattern: str, rank: Any, shard: Any, ranks: int) -> tuple[Any, Any, bool]:
-    """Return for ranks and shards (arrays that broadcast) who has them at first, who must end with them, and if summed.
-
-    As :func:`precondition` and :func:`postcondition`, chunk by chunk; an all-to-all's shard is sender x ranks + receiver.
-    """
-    everyone = (rank >= 0) & (shard >= 0)
-    if pattern == "all-reduce":
-        return everyone, everyone, True
-    if pattern == "reduce-scatter":
-        return everyone, (rank == shard) & everyone, True
-    if pattern == "reduce":
-        return everyone, (rank == 0) & everyone, True
-    if pattern == "all-gather":
-        return (rank == shard) & everyone, everyone, False
-    if pattern == "broadcast":
-        return (rank == 0) & everyone, everyone, False
-    if pattern == "all-to-all":
-        return (rank == shard // ranks) & everyone, (rank == shard % ranks) & everyone, False
-    if pattern == "gather":
-        return (rank == shard) & everyone, (rank == 0) & everyone, False
-    if pattern == "scatter":
-        return (rank == 0) & everyone, (rank == shard) & everyone, False
-    raise ValueError(f"unknown pattern {pattern!r}")
 
 
 def bus_factor(pattern: str, ranks: int) -> Fraction:

@@ -4,27 +4,98 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from fabric_plan.planner.collective import bus_factor
 from fabric_plan.planner.drawing.chart import Series, line_chart
 from fabric_plan.planner.errors import InvalidInput
+from fabric_plan.planner.fabric import Fabric
 from fabric_plan.planner.result import number
 from fabric_plan.planner.units import format_bandwidth, format_size, format_time
 
 SCHEMA = "fabric-plan/comparison/1"
 
-Comparison = Any
-"""What :mod:`fabric_plan.models.schedule.compare` makes; this room does not import that one."""
+
+@dataclass(frozen=True)
+class Facts:
+    """What a fabric offers a collective's ranks.
+
+    Parameters
+    ----------
+    bandwidth
+        Bytes/s that a rank can send at once over all its links (the least of all ranks).
+    pair
+        Bytes/s from one rank to another when nobody else sends (the least from rank 0).
+    total
+        Bytes/s of all ranks together, both directions.
+    in_switch
+        What all ranks' traffic would be without the switches' help, when they reduce: twice the total; None if not.
+    latency
+        Seconds from rank 0 to rank 1.
+    in_flight
+        Bytes that must be under way to keep a rank's links busy over a round trip (Little's law).
+    crossover
+        Bytes at which a ring's latency and bandwidth terms are equal, p alpha B; B as of one hop of the ring.
+    """
+
+    ranks: int
+    bandwidth: int
+    pair: int
+    total: int
+    in_switch: int | None
+    latency: Fraction
+    in_flight: Fraction
+    requests: Fraction
+    crossover: Fraction
 
 
-class _Row(Protocol):
+@dataclass(frozen=True)
+class Row:
+    """An algorithm over all sizes.
+
+    Parameters
+    ----------
+    seconds
+        By size; None where it was refused.
+    alphas
+        Latency on the critical path at the smallest size, in latencies from rank 0 to rank 1.
+    volume
+        All of the time that is not latency, at the largest size, in times that a rank needs to send that size.
+    links
+        The part of the fabric's links that it uses.
+    """
+
     name: str
     seconds: tuple[Fraction | None, ...]
+    alphas: Fraction
+    volume: Fraction
+    links: Fraction
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every algorithm that suits a fabric over sizes; ``crossovers`` are (size, winner below, winner above), sizes by interpolation."""
+
+    fabric: Fabric
+    pattern: str
+    sizes: tuple[Fraction, ...]
+    discipline: str
+    facts: Facts
+    endpoint_floor: tuple[Fraction, ...]
+    in_network_floor: tuple[Fraction, ...] | None
+    rows: tuple[Row, ...]
+    refused: dict[str, str]
+    crossovers: tuple[tuple[Fraction, str, str], ...]
+
+    def winner(self, index: int) -> str:
+        """Return the quickest algorithm at a size."""
+        times = [(row.seconds[index], row.name) for row in self.rows if row.seconds[index] is not None]
+        return min(times, key=lambda one: one[0] or Fraction(0))[1]
 
 
 def headline(found: Comparison) -> str:
@@ -69,11 +140,24 @@ def summary_rows(found: Comparison) -> list[tuple[str, ...]]:
     return rows
 
 
+def time_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """Return a table: by size each algorithm's time, the floors, and the winner."""
+    floors = ("floor", *(("in switches",) if found.in_network_floor else ()))
+    rows: list[tuple[str, ...]] = [("size", *(row.name for row in found.rows), *floors, "winner")]
+    for k, size in enumerate(found.sizes):
+        times = [*(row.seconds[k] for row in found.rows), found.endpoint_floor[k]]
+        if found.in_network_floor:
+            times.append(found.in_network_floor[k])
+        told = ["-" if one is None else format_time(one) for one in times]
+        rows.append((format_size(size), *told, found.winner(k)))
+    return rows
+
+
 def document(found: Comparison) -> dict[str, Any]:
     """Return what ``fabric-plan compare --json`` prints; times in seconds, bandwidths in bytes/s."""
     factor = bus_factor(found.pattern, found.facts.ranks)
 
-    def rates(row: _Row, factor: Fraction) -> list[Any]:
+    def rates(row: Row, factor: Fraction) -> list[Any]:
         pairs = zip(found.sizes, row.seconds, strict=True)
         return [number(size / seconds * factor) if seconds else None for size, seconds in pairs]
 
@@ -153,11 +237,6 @@ def write_html(found: Comparison) -> bytes:
     """Return a page that needs nothing else: facts, charts, tables."""
     title = escape(headline(found))
     facts = "".join(f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in fact_rows(found))
-    names = [row.name for row in found.rows]
-    times = [["size", *names, "endpoint floor", "winner"]]
-    for k, size in enumerate(found.sizes):
-        cells = [format_time(row.seconds[k]) if row.seconds[k] is not None else "-" for row in found.rows]
-        times.append([format_size(size), *cells, format_time(found.endpoint_floor[k]), found.winner(k)])
     turns = "".join(
         f"<li>{escape(a)} up to about {escape(format_size(size))}, then {escape(b)}</li>"
         for size, a, b in found.crossovers
@@ -175,7 +254,7 @@ th:first-child,td:first-child{{text-align:left}}.wide{{overflow-x:auto}}svg{{max
 <h2>At {escape(format_size(found.sizes[-1]))}</h2><div class="wide">{_table(summary_rows(found))}</div>
 <p>Latency in alphas is that of the critical path at the smallest size; bytes are the rest of the time at the largest, in
 times that a rank needs to send that size over all its links. Below 1 x the floor only switches that reduce can go.</p>
-<h2>Times</h2><div class="wide">{_table(times)}</div>
+<h2>Times</h2><div class="wide">{_table(time_rows(found))}</div>
 <ul>{turns}</ul>
 {f"<h2>What does not suit</h2><ul>{gone}</ul>" if gone else ""}
 </body></html>

@@ -42,20 +42,11 @@ def multiplexers(middles: int, ports: int) -> int:
     return 2 * (ports % 2) + middles * multiplexers(middles, (ports + 1) // 2)
 
 
-def meeting_level(a: SwitchFlow, b: SwitchFlow, ports: int) -> int | None:
-    """Return the first level at which two flows share an input or an output micro-switch; None: at no level with a letter.
-
-    Up to that level their words must differ in some letter.
-    """
-    for level in range(1, levels(ports) + 1):
-        for mine, theirs in ((a.inputs, b.inputs), (a.outputs, b.outputs)):
-            if {port >> level for port in mine} & {port >> level for port in theirs}:
-                return level
-    return None
-
-
 def conflicts(flows: Sequence[SwitchFlow], ports: int) -> list[tuple[int, int, int]]:
-    """Return (a, b, level) for every pair of flows whose words must differ within their first ``level`` letters."""
+    """Return (a, b, level) for every pair of flows whose words must differ within their first ``level`` letters.
+
+    That is the first level at which they share an input or an output micro-switch.
+    """
     found: dict[tuple[int, int], int] = {}
     # Flows that share no block of ports at any level with letters are never compared.
     for level in range(1, levels(ports) + 1):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -167,8 +166,3 @@ def flow_name(flow: SwitchFlow) -> str:
     """Return a flow as people write it: {0,1,2}, or {0,1} -> {4}."""
     inputs, outputs = (",".join(map(str, sorted(side))) for side in (flow.inputs, flow.outputs))
     return f"{{{inputs}}}" if inputs == outputs else f"{{{inputs}}} -> {{{outputs}}}"
-
-
-def document_of(flows: Sequence[SwitchFlow]) -> list[dict[str, Any]]:
-    """Return flows as the entries of a flow file."""
-    return [{"inputs": list(flow.inputs), "outputs": list(flow.outputs)} for flow in flows]

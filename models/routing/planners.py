@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import msgspec
@@ -198,10 +198,12 @@ class AutoPlanner:
                 joint.model.add(one == 1)
         joint.model.maximize(sum(one for one in joint.present[:whole] if one is not None))
         found = joint.solve(budget)
-        if found.answer is solve.Answer.INFEASIBLE:
-            raise Infeasible("not even with every all-reduce as a ring do all flows route, proved")
         if found.answer not in FOUND:
-            raise LimitReached("no collectives to decompose were found in time: give more --time-limit")
+            whole_for_good = [flow for k, flow in enumerate(problem.flows) if origins.count(k) == 1]
+            alone = Joint(whole_for_good, problem.ports, problem.middles).solve(budget)
+            if alone.answer is solve.Answer.INFEASIBLE:
+                raise Infeasible("the flows that are no all-reduce conflict among themselves, so no ring helps: proved")
+            raise LimitReached("no all-reduces to run as rings, in the order given, were found")
         kept = [k for k, word in enumerate(found.words) if word is not None]
         # Rings are tried in the order given, so the model proves nothing for others; but the flows that stay whole route
         # together, so at least as many are decomposed as would have to be left out.
@@ -219,47 +221,31 @@ class AutoPlanner:
 
 
 class _Protocol:
-    name = ""
+    """The paper's protocol: level by level, never going back."""
 
-    def colouring(self, budget: Budget) -> Colouring:
-        """Return how a level is coloured."""
-        raise NotImplementedError
+    def __init__(self, name: str, colouring: Callable[[Budget], Colouring]) -> None:
+        self.name, self._colouring = name, colouring
 
     def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> RoutingPlan:
         """Return what the protocol finds; it knows no ways out and proves nothing."""
         assert isinstance(problem, RoutingProblem)
-        words = level_by_level(problem.flows, problem.ports, problem.middles, self.colouring(budget))
+        words = level_by_level(problem.flows, problem.ports, problem.middles, self._colouring(budget))
         if words is None:
             raise LimitReached(f"{self.name} reports a conflict, which proves nothing: use auto")
         bound = {"phases": min(1, len(problem.flows)), "middle": 2}.get(problem.allow, 0)
         return _plan(problem, words, bound, budget, planner=self.name)
 
 
-class FirstFitPlanner(_Protocol):
-    """The paper's protocol with colours by first fit."""
-
-    name = "first-fit"
-
-    def colouring(self, budget: Budget) -> Colouring:
-        """Return first fit."""
-        return first_fit
+def first_fit_planner() -> _Protocol:
+    """Return the protocol with colours by first fit."""
+    return _Protocol("first-fit", lambda budget: first_fit)
 
 
-class DsaturPlanner(_Protocol):
-    """The paper's protocol with colours by DSATUR."""
-
-    name = "dsatur"
-
-    def colouring(self, budget: Budget) -> Colouring:
-        """Return DSATUR."""
-        return dsatur
+def dsatur_planner() -> _Protocol:
+    """Return the protocol with colours by DSATUR."""
+    return _Protocol("dsatur", lambda budget: dsatur)
 
 
-class LevelPlanner(_Protocol):
-    """The paper's protocol with exact colours at each level."""
-
-    name = "level-by-level"
-
-    def colouring(self, budget: Budget) -> Colouring:
-        """Return exact colouring."""
-        return exactly(budget)
+def level_planner() -> _Protocol:
+    """Return the protocol with exact colours at each level."""
+    return _Protocol("level-by-level", exactly)

@@ -1,7 +1,7 @@
 """Flows over the paper's two-level fabric: which L2 chiplet and which uplinks each takes, and a word in every chiplet.
 
-A flow that leaves its L1 is three: a reduction to an uplink, a flow through an L2
-chiplet, and a distribution from a downlink.
+A flow that leaves its L1 is three: a reduction to an uplink, a flow through an L2 chiplet, and a distribution from a downlink.
+Flows inside an L1 chiplet stay there, and each other flow takes one L2 chiplet: what is refuted is refuted for such routes.
 """
 
 from __future__ import annotations

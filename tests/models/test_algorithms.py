@@ -6,14 +6,18 @@ from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
+import numpy as np
 import pytest
 
 from fabric_plan.models.schedule.planners import ALGORITHMS, schedule_of
 from fabric_plan.models.schedule.trees import double_tree
 from fabric_plan.planner.catalog import build
+from fabric_plan.planner.costs import Costs
 from fabric_plan.planner.errors import InvalidInput, InvalidProblem
 from fabric_plan.planner.fabric import Fabric, Link, Node
+from fabric_plan.planner.plan import Certificate, Status
 from fabric_plan.planner.problem import ScheduleProblem
+from fabric_plan.planner.schedule import Columns
 from fabric_plan.planner.simulator.schedule import check, simulate
 from fabric_plan.planner.simulator.service import Service
 
@@ -219,8 +223,10 @@ def test_reduction_takes_time_where_the_fabric_says_so() -> None:
     n = 4_000_000
     plan = schedule_of(ScheduleProblem.of(fabric, "all-reduce", n), "ring")
     assert plan.certificate.objective == (6 * (A + Fraction(n, 4 * B)) + 3 * Fraction(n, 400) + 7) * NS
-    assert plan.report is not None
-    terms = {term.name: term.seconds for term in plan.report.terms}
+    report, faults = check(plan)
+    assert faults == []
+    assert report is not None
+    terms = {term.name: term.seconds for term in report.terms}
     assert terms["reduction"] == 3 * Fraction(n, 400) * NS
     assert terms["fixed"] == 7 * NS
 
@@ -239,6 +245,42 @@ def test_no_schedule_beats_its_bound(fabric: str) -> None:
                 key = plan.certificate.keys[0]
                 assert key.bound is not None
                 assert 0 < key.bound <= key.value, (name, pattern, size)
+
+
+def test_an_npu_beside_the_group_may_reduce() -> None:
+    """Eight ranks around a ninth NPU that adds up what they send, chunk by chunk: n/B and a little, and no bound above."""
+    middle, ranks, pieces, size = 8, 8, 64, 64 * 10**6
+    links = [Link(*ends, B * 10**9, A * NS) for rank in range(ranks) for ends in ((rank, middle), (middle, rank))]
+    star = Fabric("star", [Node("npu", f"npu{k}") for k in range(ranks + 1)], links)
+    problem = ScheduleProblem.of(star, "all-reduce", size, group=range(ranks))
+    columns = Columns()
+    every = np.arange(pieces)
+    up = [columns.add(np.full(pieces, rank), middle, every, reduce=True) for rank in range(ranks)]
+    for rank in range(ranks):
+        columns.add(np.full(pieces, middle), rank, every, needs=np.stack(up, axis=1))
+    # What the middle holds itself is no part of the group's sum: it holds nothing.
+    draft = schedule_of(problem, "ring")
+    plan = msgspec.structs.replace(draft, shards=(0,) * pieces, transfers=columns.transfers())
+    seconds = simulate(plan).report.seconds
+    assert seconds is not None
+    key = draft.certificate.keys[0]
+    assert key.bound is not None
+    assert key.bound <= seconds < Fraction(size, B) * Fraction(11, 10) * NS
+    right = Certificate(status=Status.FEASIBLE, keys=(msgspec.structs.replace(key, value=seconds),))
+    assert check(msgspec.structs.replace(plan, certificate=right))[1] == []
+
+
+def test_switches_take_part_only_where_the_fabric_says_so() -> None:
+    plan = schedule_of(ScheduleProblem.of("hub:4", "all-reduce", 1000), "in-network")
+    plain = build("hub:4").changed(costs=Costs())
+    problem = msgspec.structs.replace(plan.problem, fabric=plain)
+    faults = check(msgspec.structs.replace(plan, problem=problem))[1]
+    assert "begins or ends at switch, which neither reduces nor copies" in faults[0]
+
+
+def test_sizes_that_fit_no_unit_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="choose a rounder size"):
+        schedule_of(ScheduleProblem.of("ring:8", "all-reduce", "1.123456789012345678901234567MB"), "ring")
 
 
 def test_what_cannot_be_held_is_refused_before_it_is_made() -> None:

@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import pytest
 
-from fabric_plan.models.schedule.compare import Comparison, Row, compare, facts
+from fabric_plan.models.schedule.compare import compare, facts
 from fabric_plan.planner import comparison
 from fabric_plan.planner.catalog import build
+from fabric_plan.planner.comparison import Comparison, Row
 from fabric_plan.planner.errors import InvalidProblem
 from fabric_plan.planner.fabric import Fabric
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from fabric_plan.planner.collective import (
     PATTERNS,
+    conditions,
     direct_edge_bytes,
-    postcondition,
-    precondition,
     ring_edge_bytes,
     ring_steps,
 )
@@ -16,59 +16,57 @@ from fabric_plan.planner.collective import (
 RANKS = [1, 2, 3, 5]
 
 
+def sets(pattern: str, ranks: int) -> tuple[list[set[int]], list[set[int]], bool]:
+    """Return by rank the shards that it has at first and must end with, and whether these are sums."""
+    shards = range(ranks * ranks if pattern == "all-to-all" else ranks)
+    found = [[conditions(pattern, rank, shard, ranks) for shard in shards] for rank in range(ranks)]
+    before = [{shard for shard in shards if row[shard][0]} for row in found]
+    after = [{shard for shard in shards if row[shard][1]} for row in found]
+    return before, after, found[0][0][2]
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_what_a_rank_ends_with_was_somewhere_at_the_start(pattern: str, ranks: int) -> None:
-    before, after = precondition(pattern, ranks), postcondition(pattern, ranks)
-    assert len(before) == len(after) == ranks
-    everywhere = frozenset().union(*before)
-    assert frozenset().union(*after) <= everywhere
-    assert everywhere
+    before, after, sums = sets(pattern, ranks)
+    assert set().union(*after) <= set().union(*before)
+    assert set().union(*after)
+    holders = [sum(shard in one for one in before) for shard in set().union(*before)]
+    assert set(holders) == ({ranks} if sums else {1})
 
 
-@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_rank_starts_with_its_own_contribution_only(pattern: str, ranks: int) -> None:
-    for rank, chunks in enumerate(precondition(pattern, ranks)):
-        assert all(owner == rank for owner, _ in chunks)
+def test_arrays_say_the_same_as_numbers(pattern: str) -> None:
+    rank, shard = np.arange(4)[:, None], np.arange(16 if pattern == "all-to-all" else 4)[None, :]
+    has, ends, _ = conditions(pattern, rank, shard, 4)
+    before, after, _ = sets(pattern, 4)
+    assert [set(np.flatnonzero(row).tolist()) for row in has] == before
+    assert [set(np.flatnonzero(row).tolist()) for row in ends] == after
 
 
-def test_all_reduce_is_reduce_scatter_then_all_gather() -> None:
-    scattered, whole = postcondition("reduce-scatter", 4), postcondition("all-reduce", 4)
-    for rank in range(4):
-        assert scattered[rank] == {(owner, rank) for owner in range(4)}
-        assert frozenset().union(*scattered) == whole[rank]
-
-
-def test_all_gather_leaves_every_shard_everywhere() -> None:
-    assert postcondition("all-gather", 3) == [frozenset({(0, 0), (1, 1), (2, 2)})] * 3
-    assert precondition("all-gather", 3) == [frozenset({(rank, rank)}) for rank in range(3)]
+def test_what_each_pattern_asks_for() -> None:
+    whole = {0, 1, 2}
+    own, root = [{0}, {1}, {2}], [whole, set(), set()]
+    assert sets("all-reduce", 3) == ([whole] * 3, [whole] * 3, True)
+    assert sets("reduce-scatter", 3) == ([whole] * 3, own, True)
+    assert sets("reduce", 3) == ([whole] * 3, root, True)
+    assert sets("all-gather", 3) == (own, [whole] * 3, False)
+    assert sets("broadcast", 3) == (root, [whole] * 3, False)
+    assert sets("gather", 3) == (own, root, False)
+    assert sets("scatter", 3) == (root, own, False)
+    assert sets("point-to-point", 3) == (root, [whole, whole, set()], False)
 
 
 def test_all_to_all_transposes() -> None:
-    before, after = precondition("all-to-all", 3), postcondition("all-to-all", 3)
-    for rank in range(3):
-        assert after[rank] == {(owner, block) for owner in range(3) for o, block in before[owner] if block == rank}
-
-
-def test_rooted_patterns_are_about_rank_zero() -> None:
-    assert postcondition("scatter", 3) == [frozenset({(0, rank)}) for rank in range(3)]
-    assert postcondition("gather", 3) == [frozenset({(0, 0), (1, 1), (2, 2)}), frozenset(), frozenset()]
-    assert postcondition("broadcast", 2) == [frozenset({(0, 0), (0, 1)})] * 2
-    assert postcondition("reduce", 2) == [frozenset({(0, 0), (0, 1), (1, 0), (1, 1)}), frozenset()]
-    assert precondition("broadcast", 2)[1] == frozenset()
-
-
-def test_point_to_point_ends_at_rank_one() -> None:
-    after = postcondition("point-to-point", 3)
-    assert after[1] == precondition("point-to-point", 3)[0]
-    assert after[2] == frozenset()
+    before, after, sums = sets("all-to-all", 3)
+    assert before == [{0, 1, 2}, {3, 4, 5}, {6, 7, 8}]
+    assert after == [{0, 3, 6}, {1, 4, 7}, {2, 5, 8}]
+    assert not sums
 
 
 def test_unknown_patterns_are_errors() -> None:
-    for function in (lambda: precondition("mixed", 2), lambda: postcondition("mixed", 2)):
-        with pytest.raises(ValueError, match="unknown pattern 'mixed'"):
-            function()
+    with pytest.raises(ValueError, match="unknown pattern 'mixed'"):
+        conditions("mixed", 0, 0, 2)
     with pytest.raises(ValueError, match="no ring algorithm"):
         ring_steps("all-to-all", 3)
     with pytest.raises(ValueError, match="no direct algorithm"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fabric_plan.planner.errors import InvalidPlan
-from fabric_plan.planner.fred import Micro, configure, conflicts, levels, meeting_level, micro_switches, multiplexers
+from fabric_plan.planner.fred import Micro, configure, conflicts, levels, micro_switches, multiplexers
 from fabric_plan.planner.problem import SwitchFlow
 from fabric_plan.planner.simulator.fred_walk import walk
 
@@ -28,6 +28,15 @@ def random_flows(source: random.Random, ports: int, most: int = 4, size: int = 3
         flows.append(SwitchFlow(inputs=tuple(inputs[:a]), outputs=tuple(outputs[:b])))
         inputs, outputs = inputs[a:], outputs[b:]
     return flows
+
+
+def meeting_level(a: SwitchFlow, b: SwitchFlow, ports: int) -> int | None:
+    """The first level at which two flows share an input or an output micro-switch; None: at no level with a letter."""
+    for level in range(1, levels(ports) + 1):
+        for mine, theirs in ((a.inputs, b.inputs), (a.outputs, b.outputs)):
+            if {port >> level for port in mine} & {port >> level for port in theirs}:
+                return level
+    return None
 
 
 @pytest.mark.parametrize(
@@ -87,11 +96,9 @@ def test_states_of_micro_switches() -> None:
     assert {one.state for one in configure(2, 2, groups((0, 1)), [()])} == {"reduce-distribute"}
 
 
-@pytest.mark.parametrize("words", [[(0, 0)], [(0,), (0, 0)], [(0, 2), (0, 0)], [(0, -1), (0, 0)]])
+@pytest.mark.parametrize("words", [[(0,), (0, 0)], [(0, 2), (0, 0)], [(0, -1), (0, 0)], [(0, 0), (0, 0, 0)]])
 def test_words_of_the_wrong_form(words: list[tuple[int, ...]]) -> None:
-    flows = groups((0, 1), (2, 3))[: len(words)]
-    if len(words) == 1:
-        words = [(0,)]
+    flows = groups((0, 1), (2, 3))
     with pytest.raises(InvalidPlan, match="must have 2 letters from 0 to 1"):
         configure(2, 8, flows, words)
 
