@@ -27,11 +27,11 @@ def command(plan_file: str, form: str, output: str | None) -> None:
       fabric-plan export plan.json --to csv -o plan.csv
       fabric-plan export plan.json --to megatron-order
     """
-    from fabric_plan.cli.show import valid_plan
+    from fabric_plan.cli.show import placement_of, valid_plan
     from fabric_plan.planner import files
     from fabric_plan.planner.formats import csv_table, megatron
 
     output = output or "-"
     files.check_writable(output)
     write = {"csv": csv_table.write_csv, "megatron-order": megatron.write_megatron_order}[form]
-    files.write_atomically(output, write(valid_plan(plan_file)))
+    files.write_atomically(output, write(placement_of(valid_plan(plan_file), plan_file)))

@@ -34,7 +34,7 @@ WAYS = ("nothing", "block", "phases", "move", "middle", "decompose")
     help="What the groups run; all but all-reduce run in serial steps, each routed.",
 )
 @click.option("-s", "--strategy", default=None, metavar="S", help="Workers on consecutive ports, as in MP3-DP3-PP2.")
-@click.option("--phase", type=click.Choice(["mp", "dp", "pp"]), default=None, help="Of the strategy.")
+@click.option("--phase", type=click.Choice(["mp", "dp", "pp"]), default=None, help="Of the strategy; all if not given.")
 @click.option(
     "--order",
     default="mp-pp-dp",
@@ -77,6 +77,7 @@ def command(
     """Find the colour word of every flow through a FRED switch, or prove that there is none.
 
     FLOWS is a file (- for stdin): {"switch": "fred3:12", "flows": [{"group": [0, 1]}, {"inputs": [2], "outputs": [3, 4]}]}.
+    On fred-20 ports 0 to 19 are the NPUs, 20 to 37 the I/O controllers.
 
     \b
     Ways out (--allow): block (fewest flows left out), phases (fewest rounds),
@@ -87,34 +88,32 @@ def command(
       fabric-plan route --switch fred3:12 --groups "0-2;3,4;5-7"
       fabric-plan route --switch fred2:8 --groups "1,2;0,4;3,5;6,7" --allow phases
       fabric-plan route --switch fred3:18 -s MP3-DP3-PP2 --phase dp -v
+      fabric-plan route --fabric fred-20 -s MP3-DP3-PP2
     """
     from fabric_plan.cli import console, routing_console
     from fabric_plan.planner import files, routing_result
     from fabric_plan.planner.errors import InvalidInput
-    from fabric_plan.planner.problem import RoutingProblem
-    from fabric_plan.planner.switch_flows import parse_switch
+    from fabric_plan.planner.switch_flows import switch_problem
 
     check_output(output, as_json=as_json)
     budget = budget_of(time_limit, workers, seed, deterministic)
-    named, flows = _flows(flow_file, groups, strategy, phase, order, pp == "multicast")
+    if switch is not None and fabric is not None:
+        raise InvalidInput("give --switch or --fabric, one of them")
+    named, parts = _parts(flow_file, groups, strategy, phase, order, pp == "multicast")
+    name = fabric or switch or named
+    if name is None:
+        raise InvalidInput("no switch: give --switch, as in fred3:12, or --fabric fred-20")
     if collective != "all-reduce":
-        steps = _steps(collective, flows)
-        if fabric is not None or output is not None:
-            raise InvalidInput(f"--collective {collective} runs in steps: it takes neither --fabric nor --output")
-    if fabric is not None:
-        if switch is not None or output is not None or allow != "nothing":
-            raise InvalidInput("--fabric fred-20 takes no --switch, --allow or --output")
-        _two_level(flows, budget, as_json=as_json)
+        if len(parts) > 1:
+            raise InvalidInput(f"--collective {collective} needs one phase: give --phase")
+        parts = _steps(collective, parts[0][1])
+    problems = [(title, switch_problem(name, flows, allow)) for title, flows in parts]
+    if len(problems) != 1:
+        if output is not None:
+            raise InvalidInput(f"--output takes one routing, here are {len(problems)}: give --phase")
+        _one_by_one(problems, planner, budget, as_json=as_json, quiet=quiet)
         return
-    if switch is None and named is None:
-        raise InvalidInput("no switch: give --switch, as in fred3:12")
-    middles, ports = parse_switch(switch or named or "")
-    if collective != "all-reduce":
-        problems = [RoutingProblem(middles=middles, ports=ports, flows=tuple(step), allow=allow) for step in steps]
-        _in_steps(problems, planner, budget, as_json=as_json, quiet=quiet)
-        return
-    problem = RoutingProblem(middles=middles, ports=ports, flows=tuple(flows), allow=allow)
-    plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
+    plan = console.solve(problems[0][1], planner, budget, as_json=as_json, quiet=quiet)
     if output is not None:
         files.write_plan(plan, output)
     if as_json:
@@ -125,95 +124,63 @@ def command(
             print(f"Written to {output}")
 
 
-def _flows(
+def _parts(
     flow_file: str | None, groups: str | None, strategy: str | None, phase: str | None, order: str, multicast: bool
-) -> tuple[str | None, list[SwitchFlow]]:
+) -> tuple[str | None, list[tuple[str, list[SwitchFlow]]]]:
+    """Return the switch that a file names, and what is routed one after another: (title, flows)."""
     from fabric_plan.planner import files
     from fabric_plan.planner.errors import InvalidInput
     from fabric_plan.planner.parallelism import Strategy
-    from fabric_plan.planner.switch_flows import parse_flows, parse_groups, strategy_flows
+    from fabric_plan.planner.switch_flows import PHASES, parse_flows, parse_groups, strategy_flows
 
     given = [name for name, value in (("FLOWS", flow_file), ("--groups", groups), ("--strategy", strategy)) if value]
     if len(given) != 1:
         raise InvalidInput(
             f"flows: give a file, --groups or --strategy, one of them ({', '.join(given) or 'none'} given)"
         )
+    if phase is not None and strategy is None:
+        raise InvalidInput("--phase is of a strategy: give --strategy")
     if flow_file is not None:
-        return parse_flows(files.read_bytes(flow_file), flow_file)
+        named, flows = parse_flows(files.read_bytes(flow_file), flow_file)
+        return named, [("flows", flows)]
     if groups is not None:
-        return None, parse_groups(groups)
-    if phase is None:
-        raise InvalidInput("--strategy needs --phase mp, dp or pp")
-    return None, strategy_flows(Strategy.parse(strategy or ""), phase, order=order, multicast=multicast)
+        return None, [("flows", parse_groups(groups))]
+    job = Strategy.parse(strategy or "")
+    wanted = [phase] if phase is not None else [name for name in PHASES if job.size(name) > 1]
+    if not wanted:
+        raise InvalidInput(f"strategy {job}: it has one worker, which has nobody to talk to")
+    return None, [(one, strategy_flows(job, one, order=order, multicast=multicast)) for one in wanted]
 
 
-def _two_level(flows: list[SwitchFlow], budget: Budget, *, as_json: bool) -> None:
-    """Route over the two-level fabric, walk it, and print every chiplet's flows and words."""
-    from fabric_plan.cli import console
-    from fabric_plan.models.routing.planners import FOUND
-    from fabric_plan.models.routing.two_level import route_two_level
-    from fabric_plan.planner.errors import Infeasible, LimitReached, PlanRejected
-    from fabric_plan.planner.simulator.fred_walk import walk_two_level
-    from fabric_plan.planner.switch_flows import flow_name
-
-    found = route_two_level(flows, budget)
-    if found.answer == "infeasible":
-        raise Infeasible(
-            f"fred-20 cannot route all {len(flows)} flows at once in its slices (each over one L2 chiplet), proved: "
-            "fabric-plan prove placement --fabric fred-20 --order all finds an order that does"
-        )
-    if found.answer not in FOUND:
-        raise LimitReached("the flows were neither routed nor proved to conflict in time: give more --time-limit")
-    faults = walk_two_level(found.middles, found.chiplets, flows)
-    if faults:
-        raise PlanRejected(f"the walk refuses the routing of fred-20: {faults[0]}", tuple(faults))
-    if as_json:
-        chiplets = [
-            {
-                "name": one.name,
-                "ports": one.ports,
-                "flows": [
-                    {"flow": origin, "inputs": flow.inputs, "outputs": flow.outputs, "word": word}
-                    for origin, flow, word in zip(one.origins, one.flows, one.words, strict=True)
-                ],
-            }
-            for one in found.chiplets
-        ]
-        console.emit({"schema": "fabric-plan/two-level-routing/1", "status": "optimal", "chiplets": chiplets})
-        return
-    print(f"{len(flows)} flows over fred-20: all route in each of its 5 slices, walked")
-    for one in found.chiplets:
-        print(f"  {one.name}, fred{found.middles}({one.ports}):")
-        for origin, flow, word in zip(one.origins, one.flows, one.words, strict=True):
-            print(f"    flow {origin:<3} {flow_name(flow):<28} word {''.join(map(str, word))}")
-
-
-def _steps(collective: str, flows: list[SwitchFlow]) -> list[list[SwitchFlow]]:
+def _steps(collective: str, flows: list[SwitchFlow]) -> list[tuple[str, list[SwitchFlow]]]:
     from fabric_plan.planner.errors import InvalidInput
     from fabric_plan.planner.switch_flows import flow_name, steps_of
 
     for flow in flows:
         if set(flow.inputs) != set(flow.outputs):
             raise InvalidInput(f"--collective {collective} needs groups, not the flow {flow_name(flow)}")
-    return steps_of(collective, [flow.inputs for flow in flows])
+    steps = steps_of(collective, [flow.inputs for flow in flows])
+    return [(f"step {number}", step) for number, step in enumerate(steps)]
 
 
-def _in_steps(problems: list[RoutingProblem], planner: str, budget: Budget, *, as_json: bool, quiet: bool) -> None:
-    """Route the serial steps of a compound collective one by one."""
-    from fabric_plan.cli import console
+def _one_by_one(
+    problems: list[tuple[str, RoutingProblem]], planner: str, budget: Budget, *, as_json: bool, quiet: bool
+) -> None:
+    """Route the phases of a job, or the serial steps of a compound collective, and say what memory they need."""
+    from fabric_plan.cli import console, routing_console
     from fabric_plan.planner import routing_result
-    from fabric_plan.planner.switch_flows import flow_name
 
-    plans = [console.solve(problem, planner, budget, as_json=as_json, quiet=quiet) for problem in problems]
+    plans = [
+        (title, console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)) for title, problem in problems
+    ]
+    memory = routing_result.memory_document([plan for _, plan in plans])
     if as_json:
-        console.emit(
-            {"schema": "fabric-plan/steps/1", "steps": [routing_result.result_document(plan) for plan in plans]}
-        )
+        results = [{"title": title, **routing_result.result_document(plan)} for title, plan in plans]
+        console.emit({"schema": "fabric-plan/routings/1", "routings": results, "memory": memory})
         return
-    print(f"{len(plans)} serial steps, each routed and walked")
-    for number, plan in enumerate(plans):
-        key = plan.certificate.keys[0]
-        told = "" if key.name == "blocked" and key.value == 0 else f", {key.value} {key.name}"
-        print(f"  step {number}: {plan.certificate.status.value}{told}")
-        for flow, word in zip(plan.flows, plan.words, strict=True):
-            print(f"    {flow_name(flow):<28} {'left out' if word is None else 'word ' + ''.join(map(str, word))}")
+    for title, plan in plans:
+        print(f"{title}: ", end="")
+        routing_console.print_plan(plan, verbose=False)
+    kept = f"{memory['configurations']} configuration(s) of {memory['bits']:,} bits"
+    fits = "fits" if memory["bytes"] <= memory["paper_bytes"] else "does not fit"
+    print(f"Memory for {kept}: {memory['bytes']:,} bytes a switch, which {fits} the paper's {memory['paper_bytes']:,}")

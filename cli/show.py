@@ -11,7 +11,7 @@ import click
 from fabric_plan.cli.options import output
 
 if TYPE_CHECKING:
-    from fabric_plan.planner.plan import PlacementPlan
+    from fabric_plan.planner.plan import PlacementPlan, Plan, RoutingPlan
 
 SUFFIXES = (".svg", ".html", ".png")
 
@@ -27,7 +27,7 @@ SUFFIXES = (".svg", ".html", ".png")
     help="Loads of all phases at once, or of one: mp, dp, pp, ...",
 )
 def command(plan_file: str, output: str | None, phase: str) -> None:
-    """Draw a plan file (- for stdin): who sits where, and what the links carry.
+    """Draw a plan file (- for stdin): who sits where and what the links carry; or how flows run through a FRED switch.
 
     \b
     Examples:
@@ -42,14 +42,41 @@ def command(plan_file: str, output: str | None, phase: str) -> None:
         raise click.UsageError(f"-o {output}: expected a file name that ends in {', '.join(SUFFIXES)}")
     if output is not None:
         files.check_writable(output)
-    plan = valid_plan(plan_file)
+    from fabric_plan.planner.plan import RoutingPlan
+
+    found = valid_plan(plan_file)
+    if isinstance(found, RoutingPlan):
+        _show_routing(found, suffix, output)
+        return
+    plan = placement_of(found, plan_file)
     if suffix is None or output is None:
         _print(plan, phase)
     else:
         files.write_atomically(output, _drawn(plan, suffix, phase))
 
 
-def valid_plan(plan_file: str) -> PlacementPlan:
+def _show_routing(plan: RoutingPlan, suffix: str | None, output: str | None) -> None:
+    from fabric_plan.cli import routing_console
+    from fabric_plan.planner import files
+    from fabric_plan.planner.drawing import switch
+
+    if suffix is None or output is None:
+        routing_console.print_plan(plan, verbose=True)
+        return
+    picture = switch.scene(plan)
+    if suffix == ".png":
+        from fabric_plan.planner.drawing import png
+
+        files.write_atomically(output, png.render_png(picture))
+        return
+    from fabric_plan.planner.drawing import svg
+
+    files.write_atomically(
+        output, svg.standalone(picture) if suffix == ".svg" else switch.write_html(plan, svg.render(picture))
+    )
+
+
+def valid_plan(plan_file: str) -> Plan:
     """Return the plan of a file, simulated.
 
     Raises
@@ -59,7 +86,6 @@ def valid_plan(plan_file: str) -> PlacementPlan:
     """
     from fabric_plan.planner import files, interface
     from fabric_plan.planner.errors import InvalidPlan
-    from fabric_plan.planner.plan import PlacementPlan
 
     plan, faults = files.read_plan(plan_file)
     plan, found = interface.validate(plan)
@@ -67,8 +93,24 @@ def valid_plan(plan_file: str) -> PlacementPlan:
     if faults:
         more = f" (and {len(faults) - 1} more: fabric-plan validate lists them)" if len(faults) > 1 else ""
         raise InvalidPlan(f"{plan_file}: not a valid plan: {faults[0]}{more}")
+    return plan
+
+
+def placement_of(plan: Plan, plan_file: str) -> PlacementPlan:
+    """Return a plan that is a placement.
+
+    Raises
+    ------
+    InvalidPlan
+        When it is of another family.
+    """
+    from fabric_plan.planner.errors import InvalidPlan
+    from fabric_plan.planner.plan import PlacementPlan
+
     if not isinstance(plan, PlacementPlan):
-        raise InvalidPlan(f"{plan_file}: plans of the family {plan.family} cannot be drawn or exported")
+        raise InvalidPlan(
+            f"{plan_file}: expected a placement, plans of the family {plan.family} cannot be drawn or exported so"
+        )
     return plan
 
 

@@ -212,7 +212,7 @@ def fred20(name: str, sizes: tuple[int, ...]) -> Fabric:
     """Return the two-level FRED fabric of the paper: 20 NPUs and 18 I/O controllers under 5 L1 switches and one L2.
 
     3 TB/s an NPU, 12 TB/s (four times an NPU's link) from an L1 to the L2, 128 GB/s an I/O controller, 20 ns a link (FRED paper, sections 6.2.2 and 6.2.3,
-    tables 3 and 5). Each switch is taken whole: its chiplets and micro-switches are not modelled here.
+    tables 3 and 5). For loads and times each switch is taken whole; what routes through its micro-switches is kept to by ``switch``.
     """
     nodes = [Node("npu", f"npu{n}") for n in range(20)]
     nodes += [Node("switch", f"l1.{s}") for s in range(5)] + [Node("switch", "l2")]
@@ -229,9 +229,7 @@ def fred20(name: str, sizes: tuple[int, ...]) -> Fabric:
         for _ in range(count):
             nodes.append(Node("io", f"io{len(nodes) - 26}"))
             both(len(nodes) - 1, 20 + leaf, 128 * _GB)
-    note = (
-        "switches taken whole: routability through their micro-switches is not checked, collectives are endpoint rings"
-    )
+    note = "loads and times count switches whole, and collectives as rings between NPUs; phases route through micro-switches"
     return Fabric(
         name,
         nodes,
@@ -241,6 +239,23 @@ def fred20(name: str, sizes: tuple[int, ...]) -> Fabric:
         symmetries=_fred20_symmetries(nodes, links),
         note=note,
         costs=_IDEAL,
+        switch="fred-20",
+    )
+
+
+def fred(name: str, sizes: tuple[int, ...]) -> Fabric:
+    """Return the NPUs around one Fred_m(P) switch, 3 TB/s each, 20 ns a link (FRED paper, sections 4 and 6.2.3)."""
+    (ports,) = sizes
+    if name.startswith(("fred0:", "fred1:")) or ports < 2:
+        raise InvalidInput(
+            f"fabric {name!r}: a FRED switch needs at least 2 middle networks and 2 ports, as in fred3:20"
+        )
+    nodes = [Node("npu", f"npu{n}") for n in range(ports)] + [Node("switch", "fred")]
+    links = [Link(*ends, 3000 * _GB, 20 * _NS) for npu in range(ports) for ends in ((npu, ports), (ports, npu))]
+    swaps = [(*range(npu), npu + 1, npu, *range(npu + 2, ports + 1)) for npu in range(ports - 1)]
+    note = "loads and times count the switch whole, and collectives as rings between NPUs; phases route through micro-switches"
+    return Fabric(
+        name, nodes, links, "up-down", in_catalog=True, symmetries=swaps, note=note, costs=_IDEAL, switch=name
     )
 
 
@@ -274,6 +289,7 @@ CATALOG: dict[str, Entry] = {
     "mi300x": Entry("mi300x", "mi300x", "8 MI300X, 64 GB/s between every two, 0.5 us", mi300x),
     "gaudi3": Entry("gaudi3", "gaudi3", "8 Gaudi 3, 3 x 200 Gb/s between every two, 0.5 us", gaudi3),
     "tpu-v4": Entry("tpu-v4:AxBxC", "tpu-v4:4x4x4", "torus of TPU v4, 50 GB/s a link, 0.5 us", tpu_v4),
+    "fred": Entry("fredM:N", "fred3:20", "N NPUs around one FRED switch with M middle networks, 3 TB/s, 20 ns", fred),
     "fred-20": Entry("fred-20", "fred-20", "FRED's 20 NPUs under 5 L1 switches and one L2, 3 TB/s an NPU", fred20),
 }
 
@@ -287,7 +303,12 @@ def build(name: str) -> Fabric:
         For an unknown family (with the nearest known one), sizes that cannot be read, or a fabric that is too large.
     """
     family, _, rest = name.strip().lower().partition(":")
-    entry = CATALOG.get(family)
+    # Middle networks stand in the name of the family, as people write switches: fred3:12.
+    entry = CATALOG.get(re.sub(r"fred[0-9]{1,4}", "fred", family) if family[:4] == "fred" else family)
+    if family == "fred":
+        raise InvalidInput(
+            f"fabric {name!r}: say how many middle networks it has, as in fred3:20; the paper's is fred-20"
+        )
     if entry is None:
         spelled = re.match(r"[a-z]+", family)
         hint = suggest(family, list(CATALOG)) or suggest(spelled[0] if spelled else family, list(CATALOG))

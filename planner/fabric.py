@@ -72,6 +72,9 @@ class Fabric:
         A remark for the reader (source, assumption).
     costs
         What collectives cost beyond the links.
+    switch
+        The FRED switch that the NPUs are the ports of, in order of seats (``fred3:20``, or ``fred-20``): every phase of a placement
+        must route through it. Empty elsewhere.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Fabric:
         symmetries: Sequence[Sequence[int]] = (),
         note: str = "",
         costs: Costs | None = None,
+        switch: str = "",
     ) -> None:
         self.name = name
         self.nodes = tuple(nodes)
@@ -96,6 +100,7 @@ class Fabric:
         self.symmetries = tuple(map(tuple, symmetries))
         self.note = note
         self.costs = costs or Costs()
+        self.switch = switch
         self._check()
 
     def __eq__(self, other: object) -> bool:

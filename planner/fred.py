@@ -110,6 +110,16 @@ def configure(middles: int, ports: int, flows: Sequence[SwitchFlow], words: Sequ
         When a word has the wrong length or letters, or two flows would need the same wire, naming both.
     """
     depth = levels(ports)
+    if len(words) != len(flows):
+        raise InvalidPlan(f"{len(words)} words are given for {len(flows)} flows")
+    for side in ("inputs", "outputs"):
+        used: dict[int, int] = {}
+        for index, flow in enumerate(flows):
+            for port in getattr(flow, side):
+                if not 0 <= port < ports:
+                    raise InvalidPlan(f"flow {index}: the switch has no port {port}")
+                if used.setdefault(port, index) != index:
+                    raise InvalidPlan(f"flows {used[port]} and {index} both have port {port} among their {side}")
     for index, word in enumerate(words):
         if len(word) != depth or any(not 0 <= letter < middles for letter in word):
             raise InvalidPlan(f"flow {index}: word {list(word)} must have {depth} letters from 0 to {middles - 1}")

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
+from fabric_plan.planner.fred_two_level import Chiplet
 from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, SwitchFlow
 from fabric_plan.planner.simulator.report import PlacementReport, RoutingReport
 
@@ -92,6 +93,14 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     note: str = ""
 
 
+class SwitchPhase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How one phase of a placement routes through the fabric's FRED switch: a word a flow, or the chiplets of a slice."""
+
+    name: str
+    words: tuple[tuple[int, ...], ...] = ()
+    chiplets: tuple[Chiplet, ...] = ()
+
+
 class PlacementPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """A seat for every worker, and the ring order of each group whose order was free.
 
@@ -101,6 +110,8 @@ class PlacementPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Seat of each worker, by worker index.
     rings
         For each demand with free rings: dimension -> its groups' members in ring order, groups in the strategy's order.
+    switched
+        On a FRED fabric: the routing of each phase (:func:`fabric_plan.planner.switch_flows.placed_phases` has their flows).
     report
         The simulator's own findings; None until it has been simulated.
     seconds
@@ -113,6 +124,7 @@ class PlacementPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     seats: tuple[int, ...]
     certificate: Certificate
     rings: dict[str, tuple[tuple[int, ...], ...]] = {}
+    switched: tuple[SwitchPhase, ...] = ()
     baselines: tuple[Baseline, ...] = ()
     planner: str = ""
     seed: int = 0
@@ -137,6 +149,9 @@ class RoutingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         workers moved, or the unicast flows of a ring where a collective was decomposed.
     words, rounds
         One letter a level, None for a flow that is put off; and the round in which each flow is served.
+    chiplets
+        On the two-level fabric, where a flow has a word in every chiplet that it crosses: the chiplets of a slice, round by
+        round. There ``words`` are empty.
     moves
         Ports that workers left and took, as pairs.
     """
@@ -151,6 +166,7 @@ class RoutingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     rounds: tuple[int, ...]
     certificate: Certificate
     moves: tuple[tuple[int, int], ...] = ()
+    chiplets: tuple[tuple[Chiplet, ...], ...] = ()
     baselines: tuple[Baseline, ...] = ()
     planner: str = ""
     seed: int = 0

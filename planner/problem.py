@@ -237,7 +237,11 @@ networks, or run collectives as rings of unicast flows."""
 
 
 class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which middle network each flow takes at every level of a Fred_m(P) switch (FRED paper, sections 4 and 5)."""
+    """Which middle network each flow takes at every level of a Fred_m(P) switch (FRED paper, sections 4 and 5).
+
+    ``fabric`` names the two-level fabric instead: its ports are 20 NPUs and 18 I/O controllers, and a flow that leaves its L1
+    also takes an L2 chiplet and uplinks (:mod:`fabric_plan.planner.fred_two_level`).
+    """
 
     family: ClassVar[str] = "routing"
 
@@ -245,12 +249,19 @@ class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ports: int
     flows: tuple[SwitchFlow, ...]
     allow: WayOut = "nothing"
+    fabric: Literal["", "fred-20"] = ""
 
     def __post_init__(self) -> None:
-        if self.middles < 2 or self.ports < 2:
+        if self.fabric and (self.middles, self.ports) != (3, 38):
             raise InvalidProblem(
-                f"switch fred{self.middles}:{self.ports}: it needs at least 2 middle networks and 2 ports"
+                f"{self.fabric}: it has 3 middle networks and 38 ports, not {self.middles} and {self.ports}"
             )
+        if self.fabric and self.allow not in ("nothing", "block", "phases"):
+            raise InvalidProblem(
+                f"{self.fabric}: flows may be left out or take turns (block, phases), not {self.allow!r}"
+            )
+        if self.middles < 2 or self.ports < 2:
+            raise InvalidProblem(f"switch {self.switch}: it needs at least 2 middle networks and 2 ports")
         for side in ("inputs", "outputs"):
             used: set[int] = set()
             for index, flow in enumerate(self.flows):
@@ -262,6 +273,11 @@ class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
                     if port in used:
                         raise InvalidProblem(f"flow {index}: port {port} is already among the {side} of another flow")
                     used.add(port)
+
+    @property
+    def switch(self) -> str:
+        """The switch as people write it: ``fred3:12``, or the fabric."""
+        return self.fabric or f"fred{self.middles}:{self.ports}"
 
 
 class BalanceProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

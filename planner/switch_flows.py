@@ -9,10 +9,14 @@ from collections.abc import Sequence
 import msgspec
 
 from fabric_plan.planner.errors import InvalidInput, InvalidProblem, suggest
+from fabric_plan.planner.fred_two_level import ENDS
 from fabric_plan.planner.parallelism import Strategy
-from fabric_plan.planner.problem import SwitchFlow
+from fabric_plan.planner.problem import PlacementProblem, RoutingProblem, SwitchFlow, WayOut
 
 ORDERS = tuple("-".join(one) for one in itertools.permutations(("mp", "pp", "dp")))
+
+PHASES = ("mp", "pp", "dp")
+"""Of a training job, the most urgent first (FRED paper, section 5.4)."""
 
 COMPOUND = ("reduce-scatter", "all-gather", "scatter", "gather", "all-to-all")
 """Collectives that run as serial steps, each of simple flows (FRED paper, table 2)."""
@@ -29,6 +33,14 @@ def parse_switch(text: str) -> tuple[int, int]:
     if ports > 65_536:
         raise InvalidInput(f"switch {text!r}: more than 65,536 ports cannot be handled here")
     return middles, ports
+
+
+def switch_problem(name: str, flows: Sequence[SwitchFlow], allow: WayOut = "nothing") -> RoutingProblem:
+    """Return the problem of flows on ``fred3:12``, or on the two-level fabric ``fred-20``."""
+    if name.strip().lower() == "fred-20":
+        return RoutingProblem(middles=3, ports=ENDS, flows=tuple(flows), allow=allow, fabric="fred-20")
+    middles, ports = parse_switch(name)
+    return RoutingProblem(middles=middles, ports=ports, flows=tuple(flows), allow=allow)
 
 
 def parse_groups(text: str) -> list[SwitchFlow]:
@@ -119,16 +131,47 @@ def strategy_flows(
         raise InvalidInput(f"unknown phase {phase!r}: expected mp, dp or pp")
     if strategy.size("pp") < 2:
         return []
-    found = []
-    for group in strategy.groups("pp"):
-        for a, b in itertools.pairwise(group):
-            if not multicast:
-                found.append(SwitchFlow(inputs=(port[a],), outputs=(port[b],)))
-            elif strategy.size("mp") < 2 or strategy.digit(a, "mp") == 0:
-                step = strategy.stride("mp") if strategy.size("mp") > 1 else 0
-                receivers = [b + k * step for k in range(strategy.size("mp"))]
-                found.append(SwitchFlow(inputs=(port[a],), outputs=tuple(port[worker] for worker in receivers)))
+    pairs = [pair for group in strategy.groups("pp") for pair in itertools.pairwise(group)]
+    return [flow for a, b in pairs for flow in _sent(strategy, a, b, port, multicast)]
+
+
+def placed_phases(problem: PlacementProblem, seats: Sequence[int]) -> list[tuple[str, list[SwitchFlow]]]:
+    """Return what a placement sends through its fabric's switch, configuration by configuration: (name, flows).
+
+    All-reduces are reduced and copied in the switch; other collectives run in serial steps; a pipeline's gradients go back in a
+    configuration of their own. Seats are ports.
+    """
+    found: list[tuple[str, list[SwitchFlow]]] = []
+    strategy = problem.strategy
+    for demand in problem.demands:
+        groups = [[seats[worker] for worker in group] for group in strategy.groups(demand.dimension)]
+        if demand.pattern == "all-reduce":
+            sides = [tuple(group) for group in groups]
+            found.append((demand.dimension, [SwitchFlow(inputs=side, outputs=side) for side in sides]))
+        elif demand.pattern != "point-to-point":
+            steps = steps_of(demand.pattern, groups)
+            found += [(f"{demand.dimension}.{number}", step) for number, step in enumerate(steps)]
+        else:
+            multicast = demand.algorithm == "multicast"
+            forward, back = [], []
+            for group in strategy.groups(demand.dimension):
+                for a, b in itertools.pairwise(group):
+                    forward += _sent(strategy, a, b, seats, multicast)
+                    back += _sent(strategy, b, a, seats, multicast)
+            found.append((demand.dimension, forward))
+            if demand.direction == "both":
+                found.append((f"{demand.dimension}.back", back))
     return found
+
+
+def _sent(strategy: Strategy, a: int, b: int, seats: Sequence[int], multicast: bool) -> list[SwitchFlow]:
+    """Return what worker a sends to worker b of the next stage: alone, or, from MP digit 0, to b's whole MP group."""
+    if not multicast or strategy.size("mp") < 2:
+        return [SwitchFlow(inputs=(seats[a],), outputs=(seats[b],))]
+    if strategy.digit(a, "mp"):
+        return []
+    peers = [b + k * strategy.stride("mp") for k in range(strategy.size("mp"))]
+    return [SwitchFlow(inputs=(seats[a],), outputs=tuple(seats[one] for one in peers))]
 
 
 def steps_of(pattern: str, groups: Sequence[Sequence[int]]) -> list[list[SwitchFlow]]:

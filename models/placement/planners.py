@@ -10,7 +10,7 @@ from fabric_plan.models.placement.instance import Instance, Solution
 from fabric_plan.models.placement.search import Search
 from fabric_plan.planner.errors import Infeasible, LimitReached
 from fabric_plan.planner.interface import Budget, OnProgress
-from fabric_plan.planner.plan import Certificate, Key, PlacementPlan, Status
+from fabric_plan.planner.plan import Certificate, Key, PlacementPlan, Status, SwitchPhase
 from fabric_plan.planner.problem import PlacementProblem
 
 SMALL_SEATS = 24
@@ -27,6 +27,8 @@ class _PlacementPlanner:
     """A planner of placements: its steps, and the plan made of what they found."""
 
     name = ""
+    free = True
+    """Whether the planner may take another placement where its first does not route through a FRED switch."""
 
     def solve(self, problem: PlacementProblem, budget: Budget, on_progress: OnProgress) -> PlacementPlan:
         """Return the best plan found; see :class:`fabric_plan.planner.interface.Planner`."""
@@ -35,7 +37,12 @@ class _PlacementPlanner:
         self.steps(search)
         if search.best is None:
             raise LimitReached("the budget ended before any placement was found", search.bound * instance.unit)
-        return _plan(search, self.name)
+        switched: tuple[SwitchPhase, ...] = ()
+        if problem.fabric.switch:
+            from fabric_plan.models.placement.switched import settle
+
+            switched = settle(search, others=self.free)
+        return _plan(search, self.name, switched)
 
     def steps(self, search: Search) -> None:
         """Spend the budget on a search."""
@@ -101,6 +108,7 @@ class _BaselinePlanner(_PlacementPlanner):
     """One method of today, with the bound by counting beside it."""
 
     make: Callable[[Search], Solution]
+    free = False
 
     def steps(self, search: Search) -> None:
         """Take that method's placement."""
@@ -148,13 +156,14 @@ def _find_any(search: Search) -> None:
         search.solve_exactly(search.allowance)
 
 
-def _plan(search: Search, name: str) -> PlacementPlan:
+def _plan(search: Search, name: str, switched: tuple[SwitchPhase, ...]) -> PlacementPlan:
     budget = search.budget
     assert search.best is not None
     return PlacementPlan(
         problem=search.instance.problem,
         seats=search.best.seats,
         rings=search.instance.rings_of(search.best),
+        switched=switched,
         certificate=_certificate(search, search.best),
         baselines=tuple(search.baselines),
         planner=f"placement.{name}",

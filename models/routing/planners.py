@@ -11,9 +11,11 @@ from ortools.sat.python import cp_model
 from fabric_plan.models import solve
 from fabric_plan.models.routing.moves import fewest_moves
 from fabric_plan.models.routing.protocols import Colouring, dsatur, exactly, first_fit, level_by_level
+from fabric_plan.models.routing.two_level import TwoLevel, route_two_level
 from fabric_plan.models.routing.words import Joint, Routed
-from fabric_plan.planner.errors import Infeasible, LimitReached
+from fabric_plan.planner.errors import Infeasible, InvalidInput, LimitReached
 from fabric_plan.planner.fred import Word
+from fabric_plan.planner.fred_two_level import Chiplet
 from fabric_plan.planner.interface import Budget, OnProgress, Progress
 from fabric_plan.planner.plan import Baseline, Certificate, Key, RoutingPlan, Status
 from fabric_plan.planner.problem import Problem, RoutingProblem, SwitchFlow
@@ -36,6 +38,7 @@ def _plan(
     origins: Sequence[int] | None = None,
     rounds: Sequence[int] | None = None,
     moves: Sequence[tuple[int, int]] = (),
+    chiplets: Sequence[tuple[Chiplet, ...]] = (),
     baselines: Sequence[Baseline] = (),
 ) -> RoutingPlan:
     flows = problem.flows if flows is None else flows
@@ -48,6 +51,7 @@ def _plan(
         rounds=tuple([0] * len(flows) if rounds is None else rounds),
         certificate=Certificate(status=Status.UNKNOWN, keys=()),
         moves=tuple(moves),
+        chiplets=tuple(chiplets),
         baselines=tuple(baselines),
         planner=planner,
         seed=budget.seed,
@@ -89,6 +93,8 @@ class AutoPlanner:
     def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> RoutingPlan:
         """Return the routing, with the least that the allowed way out costs."""
         assert isinstance(problem, RoutingProblem)
+        if problem.fabric:
+            return _two_level(problem, budget, on_progress)
         baselines, hint = protocols(problem, budget)
         if hint is not None:
             # Words that a protocol found are as good as any: only where all of them fail is the joint model needed.
@@ -116,7 +122,7 @@ class AutoPlanner:
             core = conflicting_set(problem.flows, problem.ports, problem.middles, budget)
             names = tuple(f"flow {k} {flow_name(problem.flows[k])}" for k in core or range(len(problem.flows)))
             raise Infeasible(
-                f"fred{problem.middles}:{problem.ports} cannot route all {len(problem.flows)} flows at once, proved; "
+                f"{problem.switch} cannot route all {len(problem.flows)} flows at once, proved; "
                 "ways out: --allow block, phases, move, middle or decompose",
                 core=names,
             )
@@ -220,6 +226,63 @@ class AutoPlanner:
         )
 
 
+ONE_CHIPLET = "each flow over one L2 chiplet a slice"
+
+
+def _two_level(problem: RoutingProblem, budget: Budget, on_progress: OnProgress) -> RoutingPlan:
+    """Route over the two-level fabric: all at once, or with the fewest flows left out, or in the fewest rounds."""
+
+    def plan(found: TwoLevel, bound: int, proof: str) -> RoutingPlan:
+        served = sorted({turn for turn in found.rounds if turn is not None}) or [0]
+        return _plan(
+            problem,
+            [None if turn is None else () for turn in found.rounds],
+            bound,
+            budget,
+            planner="auto",
+            proof=f"{proof} ({ONE_CHIPLET})",
+            rounds=[0 if turn is None else served.index(turn) for turn in found.rounds],
+            chiplets=[found.turns[turn] for turn in served],
+        )
+
+    found = route_two_level(problem.flows, budget)
+    on_progress(Progress(budget.elapsed, None, None, "flows", f"all at once: {found.answer}"))
+    if found.answer in FOUND:
+        return plan(found, min(1, len(problem.flows)) if problem.allow == "phases" else 0, "all flows route at once")
+    late = LimitReached("the flows were neither routed nor proved to conflict in time: give more --time-limit")
+    if found.answer is not solve.Answer.INFEASIBLE:
+        raise late
+    if problem.allow == "block":
+        found = route_two_level(problem.flows, budget, block=True)
+        if found.answer in FOUND:
+            return plan(found, max(1, found.bound), "all at once was refuted")
+        raise late
+    if problem.allow == "phases":
+        least = 2
+        for rounds in range(2, len(problem.flows) + 1):
+            found = route_two_level(problem.flows, budget, rounds=rounds)
+            if found.answer in FOUND:
+                return plan(found, least, f"{least - 1} round(s) were refuted")
+            least += found.answer is solve.Answer.INFEASIBLE and least == rounds
+        raise late
+    core = conflicting_two_level(problem.flows, budget)
+    raise Infeasible(
+        f"fred-20 cannot route all {len(problem.flows)} flows at once in its slices ({ONE_CHIPLET}), proved; "
+        "ways out: --allow block or phases, or another --order (fabric-plan prove placement --fabric fred-20 --order all finds one)",
+        core=tuple(f"flow {k} {flow_name(problem.flows[k])}" for k in core),
+    )
+
+
+def conflicting_two_level(flows: Sequence[SwitchFlow], budget: Budget) -> tuple[int, ...]:
+    """Return flows that do not route together over the two-level fabric, given that all do not; small, as far as time allows."""
+    core = list(range(len(flows)))
+    for one in list(core):
+        without = [k for k in core if k != one]
+        if route_two_level([flows[k] for k in without], budget).answer is solve.Answer.INFEASIBLE:
+            core = without
+    return tuple(core)
+
+
 class _Protocol:
     """The paper's protocol: level by level, never going back."""
 
@@ -229,6 +292,8 @@ class _Protocol:
     def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> RoutingPlan:
         """Return what the protocol finds; it knows no ways out and proves nothing."""
         assert isinstance(problem, RoutingProblem)
+        if problem.fabric:
+            raise InvalidInput(f"{self.name} knows one switch, not {problem.fabric}: use auto")
         words = level_by_level(problem.flows, problem.ports, problem.middles, self._colouring(budget))
         if words is None:
             raise LimitReached(f"{self.name} reports a conflict, which proves nothing: use auto")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fabric_plan.models import solve
-from fabric_plan.models.routing.planners import FOUND, conflicting_set
+from fabric_plan.models.routing.planners import FOUND, conflicting_set, conflicting_two_level
 from fabric_plan.models.routing.protocols import dsatur, level_by_level
 from fabric_plan.models.routing.two_level import route_two_level
 from fabric_plan.models.routing.words import Joint
@@ -20,9 +20,7 @@ from fabric_plan.planner.interface import Budget
 from fabric_plan.planner.parallelism import Strategy
 from fabric_plan.planner.problem import SwitchFlow
 from fabric_plan.planner.simulator.fred_walk import walk_two_level
-from fabric_plan.planner.switch_flows import strategy_flows
-
-PHASES = ("mp", "pp", "dp")
+from fabric_plan.planner.switch_flows import PHASES, strategy_flows
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,10 @@ class Prover:
         if key not in self._known:
             self._known[key] = self._route(flows, explain)
         return self._known[key]
+
+    def verdict(self, flows: Sequence[SwitchFlow]) -> str:
+        """Return routes, conflicts or unknown, and keep nothing."""
+        return self._route(flows, False)[0]
 
     def _route(self, flows: Sequence[SwitchFlow], explain: bool) -> tuple[str, tuple[Word, ...], tuple[int, ...]]:
         quick = level_by_level(flows, self.ports, self.middles, dsatur)
@@ -117,9 +119,4 @@ class TwoLevelProver(Prover):
             return "routes", (), ()
         if found.answer is not solve.Answer.INFEASIBLE:
             return "unknown", (), ()
-        core = list(range(len(flows)))
-        for one in list(core) if explain else []:
-            without = [k for k in core if k != one]
-            if route_two_level([flows[k] for k in without], self.budget).answer is solve.Answer.INFEASIBLE:
-                core = without
-        return "conflicts", (), tuple(core) if explain else ()
+        return "conflicts", (), conflicting_two_level(flows, self.budget) if explain else ()

@@ -15,12 +15,14 @@ from fabric_plan.models import solve
 from fabric_plan.planner.errors import InvalidInput
 from fabric_plan.planner.fred import levels
 from fabric_plan.planner.fred_two_level import (
+    ENDS,
     LEAVES,
-    NPUS_EACH,
+    NPUS,
     TOP_PORTS,
     TOPS,
     UPLINKS,
     Chiplet,
+    home,
     leaf_ports,
     uplink,
 )
@@ -33,11 +35,28 @@ Option = tuple[int, cp_model.IntVar | None]
 
 @dataclass(frozen=True)
 class TwoLevel:
-    """What a run found: the chiplets of a slice, empty where nothing was found."""
+    """What a run found.
+
+    Parameters
+    ----------
+    turns
+        The chiplets of a slice, round by round; empty where nothing was found.
+    rounds
+        The round of each flow; None for one that is left out.
+    bound
+        The least number of flows left out that is proved.
+    """
 
     answer: solve.Answer
     middles: int
-    chiplets: tuple[Chiplet, ...]
+    turns: tuple[tuple[Chiplet, ...], ...]
+    rounds: tuple[int | None, ...]
+    bound: int
+
+    @property
+    def chiplets(self) -> tuple[Chiplet, ...]:
+        """The chiplets of the first round."""
+        return self.turns[0] if self.turns else ()
 
 
 class _Model:
@@ -107,71 +126,123 @@ class _Model:
         return Chiplet(self.name, self.ports, tuple(flows), tuple(origins), tuple(words))
 
 
-def route_two_level(flows: Sequence[SwitchFlow], budget: Budget, *, middles: int = 3) -> TwoLevel:
-    """Route flows between the 20 NPUs in a slice, or prove that they do not.
+class SliceModel:
+    """The chiplets of a slice in one model, with flows that are there when a literal says so."""
 
-    Raises
-    ------
-    InvalidInput
-        When a flow names an NPU that does not exist.
-    """
-    count = LEAVES * NPUS_EACH
-    for index, flow in enumerate(flows):
-        for port in (*flow.inputs, *flow.outputs):
-            if not 0 <= port < count:
-                raise InvalidInput(f"flow {index}: NPU {port} does not exist: they go from 0 to {count - 1}")
-    model = cp_model.CpModel()
-    leaves = [_Model(model, f"l1.{leaf}", leaf_ports(leaf), middles) for leaf in range(LEAVES)]
-    tops = [_Model(model, f"l2.{top}", TOP_PORTS, middles) for top in range(TOPS)]
-    literals: list[cp_model.IntVar] = []
+    def __init__(self, model: cp_model.CpModel, middles: int) -> None:
+        self.model = model
+        self.leaves = [_Model(model, f"l1.{leaf}", leaf_ports(leaf), middles) for leaf in range(LEAVES)]
+        self.tops = [_Model(model, f"l2.{top}", TOP_PORTS, middles) for top in range(TOPS)]
+        self.wanted: list[cp_model.IntVar] = []
 
-    def choice(number: int) -> list[cp_model.IntVar]:
-        row = [model.new_bool_var("") for _ in range(number)]
-        literals.extend(row)
+    def _choice(self, number: int) -> list[cp_model.IntVar]:
+        row = [self.model.new_bool_var("") for _ in range(number)]
+        self.wanted.extend(row)
         return row
 
-    for index, flow in enumerate(flows):
+    def add(self, index: int, flow: SwitchFlow, present: cp_model.IntVar | None) -> None:
+        """Add a flow, there if ``present`` is true (None: always)."""
         sides = [_by_leaf(side) for side in (flow.inputs, flow.outputs)]
         touched = sorted(sides[0].keys() | sides[1].keys())
         if len(touched) == 1:
             (leaf,) = touched
-            ends = [[(port, None) for port in side[leaf]] for side in sides]
-            leaves[leaf].add(index, *ends)
-            continue
-        through = choice(TOPS)
-        model.add_exactly_one(through)
+            ends: list[list[Option]] = [[(port, present) for port in side[leaf]] for side in sides]
+            self.leaves[leaf].add(index, *ends)
+            return
+        through = self._choice(TOPS)
+        self.model.add(sum(through) == (1 if present is None else present))
         wires: list[dict[int, list[list[cp_model.IntVar]]]] = [{}, {}]
         for side in (0, 1):
             for leaf, local in sides[side].items():
-                picked = [choice(UPLINKS) for _ in range(TOPS)]
+                picked = [self._choice(UPLINKS) for _ in range(TOPS)]
                 for top in range(TOPS):
-                    model.add(sum(picked[top]) == through[top])
+                    self.model.add(sum(picked[top]) == through[top])
                 wires[side][leaf] = picked
                 links: list[Option] = [
                     (uplink(leaf, top, number), picked[top][number]) for top in range(TOPS) for number in range(UPLINKS)
                 ]
-                ports: list[Option] = [(port, None) for port in local]
-                leaves[leaf].add(index, *((ports, links) if side == 0 else (links, ports)))
+                ports: list[Option] = [(port, present) for port in local]
+                self.leaves[leaf].add(index, *((ports, links) if side == 0 else (links, ports)))
         for top in range(TOPS):
             inputs, outputs = (
                 [(leaf * UPLINKS + k, row[top][k]) for leaf, row in wires[side].items() for k in range(UPLINKS)]
                 for side in (0, 1)
             )
-            tops[top].add(index, list(inputs), list(outputs))
-    every = [*leaves, *tops]
-    for one in every:
-        one.close()
-        literals += [letter for rows in one.letters for row in rows for letter in row]
-    outcome = solve.run(model, budget, wanted=literals)
+            self.tops[top].add(index, list(inputs), list(outputs))
+
+    def close(self) -> None:
+        """Keep all flows apart."""
+        for one in (*self.leaves, *self.tops):
+            one.close()
+            self.wanted += [letter for rows in one.letters for row in rows for letter in row]
+
+    def read(self, value: dict[int, int]) -> tuple[Chiplet, ...]:
+        """Return the chiplets as the solver's values set them."""
+        return tuple(one.read(value) for one in (*self.leaves, *self.tops))
+
+
+def route_two_level(
+    flows: Sequence[SwitchFlow], budget: Budget, *, middles: int = 3, rounds: int = 1, block: bool = False
+) -> TwoLevel:
+    """Route flows between the NPUs and I/O controllers in a slice, or prove that they do not route.
+
+    Parameters
+    ----------
+    rounds
+        Over how many rounds flows may be spread.
+    block
+        Whether flows may be left out, as few as possible.
+
+    Raises
+    ------
+    InvalidInput
+        When a flow names an end that does not exist.
+    """
+    for index, flow in enumerate(flows):
+        for port in (*flow.inputs, *flow.outputs):
+            if not 0 <= port < ENDS:
+                raise InvalidInput(
+                    f"flow {index}: there is no end {port}: NPUs go from 0 to {NPUS - 1}, I/O controllers on to {ENDS - 1}"
+                )
+    model = cp_model.CpModel()
+    turns = [SliceModel(model, middles) for _ in range(rounds)]
+    present: list[list[cp_model.IntVar]] = []
+    for index, flow in enumerate(flows):
+        if rounds == 1 and not block:
+            turns[0].add(index, flow, None)
+            continue
+        present.append([model.new_bool_var("") for _ in turns])
+        for turn, literal in zip(turns, present[-1], strict=True):
+            turn.add(index, flow, literal)
+        if not block:
+            model.add_exactly_one(present[-1])
+        else:
+            model.add_at_most_one(present[-1])
+    if block:
+        model.maximize(sum(one for row in present for one in row))
+    wanted = [one for row in present for one in row]
+    for turn in turns:
+        turn.close()
+        wanted += turn.wanted
+    outcome = solve.run(model, budget, wanted=wanted)
+    blocked = max(0, len(flows) - outcome.bound) if block and outcome.bound is not None else 0
     if outcome.values is None:
-        return TwoLevel(outcome.answer, middles, ())
-    value = dict(zip([one.index for one in literals], outcome.values, strict=True))
-    return TwoLevel(outcome.answer, middles, tuple(one.read(value) for one in every))
+        return TwoLevel(outcome.answer, middles, (), (), blocked)
+    value = dict(zip([one.index for one in wanted], outcome.values, strict=True))
+    served = [next((k for k, one in enumerate(row) if value[one.index]), None) for row in present]
+    return TwoLevel(
+        outcome.answer,
+        middles,
+        tuple(turn.read(value) for turn in turns),
+        tuple(served) if present else (0,) * len(flows),
+        blocked,
+    )
 
 
 def _by_leaf(side: Sequence[int]) -> dict[int, list[int]]:
-    """Return the local ports of a flow's NPUs by L1."""
+    """Return the local ports of a flow's ends by L1."""
     found: dict[int, list[int]] = {}
-    for npu in side:
-        found.setdefault(npu // NPUS_EACH, []).append(npu % NPUS_EACH)
+    for end in side:
+        leaf, port = home(end)
+        found.setdefault(leaf, []).append(port)
     return found

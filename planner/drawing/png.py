@@ -1,4 +1,4 @@
-"""Placements as PNG, through matplotlib where it is installed."""
+"""Pictures as PNG, through matplotlib where it is installed."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def write_png(plan: PlacementPlan, *, phase: str = "all") -> bytes:
     InvalidInput
         When matplotlib is missing, and as :func:`fabric_plan.planner.drawing.picture.scene`.
     """
+    return render_png(scene(plan, phase=phase))
+
+
+def render_png(picture: Scene) -> bytes:
+    """Return a picture as a PNG file; InvalidInput when matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -43,7 +48,6 @@ def write_png(plan: PlacementPlan, *, phase: str = "all") -> bytes:
         raise InvalidInput(
             "PNG needs matplotlib: install fabric-plan[plot], or write .svg, which needs nothing"
         ) from None
-    picture = scene(plan, phase=phase)
     scale = min(_SCALE, _LONGEST / max(picture.width, picture.height))
     figure = Figure(figsize=(picture.width / 100, picture.height / 100), dpi=100 * scale, facecolor="white")
     FigureCanvasAgg(figure)

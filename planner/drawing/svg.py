@@ -1,4 +1,4 @@
-"""Placements as SVG: one file that needs nothing else, with tooltips, for light and dark pages."""
+"""Pictures as SVG: one file that needs nothing else, with tooltips, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ def write_svg(plan: PlacementPlan, *, phase: str = "all") -> bytes:
     InvalidInput
         As :func:`fabric_plan.planner.drawing.picture.scene`.
     """
-    return ('<?xml version="1.0" encoding="UTF-8"?>\n' + render(scene(plan, phase=phase))).encode()
+    return standalone(scene(plan, phase=phase))
+
+
+def standalone(picture: Scene) -> bytes:
+    """Return a picture as an SVG file."""
+    return ('<?xml version="1.0" encoding="UTF-8"?>\n' + render(picture)).encode()
 
 
 def render(picture: Scene) -> str:

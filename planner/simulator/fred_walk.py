@@ -9,8 +9,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fabric_plan.planner.errors import InvalidPlan
 from fabric_plan.planner.fred import BASE, Micro, configure
-from fabric_plan.planner.fred_two_level import LEAVES, NPUS_EACH, TOP_PORTS, TOPS, UPLINKS, Chiplet, leaf_ports, uplink
+from fabric_plan.planner.fred_two_level import (
+    ENDS,
+    LEAVES,
+    TOP_PORTS,
+    TOPS,
+    UPLINKS,
+    Chiplet,
+    end_name,
+    home,
+    leaf_ports,
+    uplink,
+)
 from fabric_plan.planner.problem import SwitchFlow
 
 Data = Counter[int]
@@ -130,29 +142,38 @@ def _told(data: Data) -> str:
 
 
 def walk_two_level(middles: int, chiplets: Sequence[Chiplet], flows: Sequence[SwitchFlow]) -> list[str]:
-    """Push data from NPU to NPU through the chiplets of a slice: up through L1, across L2, down through L1.
+    """Push data from end to end (NPUs and I/O controllers) through the chiplets of a slice: up through L1, across L2, down through L1.
 
     Raises
     ------
     InvalidPlan
-        When words do not make a configuration.
+        When words do not make a configuration, or the chiplets are not those of a slice.
     """
+    expected = [(f"l1.{leaf}", leaf_ports(leaf)) for leaf in range(LEAVES)]
+    expected += [(f"l2.{top}", TOP_PORTS) for top in range(TOPS)]
+    if [(one.name, one.ports) for one in chiplets] != expected:
+        raise InvalidPlan(f"chiplets: a slice has {', '.join(f'{name} ({ports})' for name, ports in expected)}")
     settings = [configure(middles, one.ports, one.flows, one.words) for one in chiplets]
     leaves, tops = range(LEAVES), range(TOPS)
-    start: list[Data | None] = [None] * (LEAVES * NPUS_EACH)
+    start: list[Data | None] = [None] * ENDS
     wanted = list(start)
     for flow in flows:
-        for npu in flow.inputs:
-            start[npu] = Counter({npu: 1})
-        for npu in flow.outputs:
-            wanted[npu] = Counter(dict.fromkeys(flow.inputs, 1))
+        for end in flow.inputs:
+            start[end] = Counter({end: 1})
+        for end in flow.outputs:
+            wanted[end] = Counter(dict.fromkeys(flow.inputs, 1))
     across: list[list[Data | None]] = [[None] * TOP_PORTS for _ in tops]
     down: list[dict[int, Data]] = [{} for _ in leaves]
     faults: list[str] = []
+    local: list[list[tuple[int, int]]] = [[] for _ in leaves]
+    for end in range(ENDS):
+        leaf, port = home(end)
+        local[leaf].append((end, port))
 
     def leaf_wires(leaf: int) -> list[Data | None]:
         wires: list[Data | None] = [None] * leaf_ports(leaf)
-        wires[:NPUS_EACH] = start[leaf * NPUS_EACH : (leaf + 1) * NPUS_EACH]
+        for end, port in local[leaf]:
+            wires[port] = start[end]
         for port, data in down[leaf].items():
             wires[port] = data
         return wires
@@ -173,12 +194,11 @@ def walk_two_level(middles: int, chiplets: Sequence[Chiplet], flows: Sequence[Sw
     for leaf in leaves:
         held, wrong = push(middles, leaf_ports(leaf), settings[leaf], leaf_wires(leaf))
         faults += [f"l1.{leaf}: {one}" for one in wrong]
-        for local in range(NPUS_EACH):
-            npu = leaf * NPUS_EACH + local
-            if held[local] != wanted[npu]:
-                got, want = held[local], wanted[npu]
+        for end, port in local[leaf]:
+            if held[port] != wanted[end]:
+                got, want = held[port], wanted[end]
                 faults.append(
-                    f"NPU {npu} receives {'nothing' if got is None else _told(got)}, "
+                    f"{end_name(end)} receives {'nothing' if got is None else _told(got)}, "
                     f"it should receive {'nothing' if want is None else _told(want)}"
                 )
     return faults

@@ -7,10 +7,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from fabric_plan.planner.collective import ring_steps
+from fabric_plan.planner.errors import InvalidPlan
+from fabric_plan.planner.fred import configure
 from fabric_plan.planner.problem import Demand, PlacementProblem
 from fabric_plan.planner.simulator import engine, lowering
+from fabric_plan.planner.simulator.fred_walk import walk, walk_two_level
 from fabric_plan.planner.simulator.report import PhaseReport, PlacementReport
 from fabric_plan.planner.simulator.service import Service
+from fabric_plan.planner.switch_flows import parse_switch, placed_phases
 
 if TYPE_CHECKING:
     from fabric_plan.planner.plan import PlacementPlan
@@ -28,7 +32,7 @@ def check(plan: PlacementPlan) -> tuple[PlacementReport | None, list[str]]:
     if faults:
         return None, faults
     report = simulate(plan.problem, plan.seats, plan.rings)
-    faults += certificate_faults(plan, report)
+    faults += [*certificate_faults(plan, report), *switch_faults(plan)]
     if plan.report is not None:
         faults += report_faults(plan.report, report)
     return report, faults
@@ -73,6 +77,33 @@ def ring_faults(plan: PlacementPlan) -> list[str]:
                 faults.append(
                     f"rings: {name} group {index}: the order {list(ring)} does not list its members {list(group)} once each"
                 )
+    return faults
+
+
+def switch_faults(plan: PlacementPlan) -> list[str]:
+    """Every phase, walked through the fabric's FRED switch, arrives; on other fabrics there is nothing to walk."""
+    switch = plan.problem.fabric.switch
+    if not switch:
+        return ["switched: the fabric has no FRED switch"] if plan.switched else []
+    phases = placed_phases(plan.problem, plan.seats)
+    names = [name for name, _ in phases]
+    if [one.name for one in plan.switched] != names:
+        return [
+            f"switched: {switch} must be given a routing for each of {', '.join(names) or 'no phases'}, in that order"
+        ]
+    faults = []
+    for one, (name, flows) in zip(plan.switched, phases, strict=True):
+        try:
+            if switch == "fred-20":
+                wrong = walk_two_level(3, one.chiplets, flows)
+            elif len(one.words) != len(flows):
+                wrong = [f"{len(one.words)} words for {len(flows)} flows"]
+            else:
+                middles, ports = parse_switch(switch)
+                wrong = walk(middles, ports, configure(middles, ports, flows, one.words), flows)
+        except InvalidPlan as error:
+            wrong = [str(error)]
+        faults += [f"switched: phase {name}: {fault}" for fault in wrong[:3]]
     return faults
 
 

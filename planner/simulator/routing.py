@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fabric_plan.planner.errors import InvalidPlan
 from fabric_plan.planner.fred import configure, levels, micro_switches
 from fabric_plan.planner.problem import SwitchFlow
-from fabric_plan.planner.simulator.fred_walk import walk
+from fabric_plan.planner.simulator.fred_walk import walk, walk_two_level
 from fabric_plan.planner.simulator.report import RoutingReport
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def check(plan: RoutingPlan) -> tuple[RoutingReport | None, list[str]]:
     faults = _shape_faults(plan) or _flow_faults(plan)
     if faults:
         return None, faults
+    if plan.problem.fabric:
+        return _two_level(plan)
     states = []
     for turn in range(max(plan.rounds, default=0) + 1):
         served = [k for k in range(len(plan.flows)) if plan.words[k] is not None and plan.rounds[k] == turn]
@@ -47,6 +49,38 @@ def check(plan: RoutingPlan) -> tuple[RoutingReport | None, list[str]]:
         micro_switches=micro_switches(plan.middles, plan.problem.ports),
         states=tuple(states),
         bits=configuration_bits(plan.middles, plan.problem.ports),
+    )
+    faults += _certificate_faults(plan)
+    if plan.report is not None and plan.report != report:
+        faults.append("report: it does not say what the walk finds")
+    return report, faults
+
+
+def _two_level(plan: RoutingPlan) -> tuple[RoutingReport | None, list[str]]:
+    """Walk every round of a routing through the chiplets of a slice."""
+    turns = max(plan.rounds, default=0) + 1
+    if len(plan.chiplets) != turns:
+        return None, [f"chiplets: given for {len(plan.chiplets)} rounds, there are {turns}"]
+    states, faults = [], []
+    for turn, chiplets in enumerate(plan.chiplets):
+        served = [
+            flow
+            for flow, word, at in zip(plan.flows, plan.words, plan.rounds, strict=True)
+            if word is not None and at == turn
+        ]
+        try:
+            faults += [f"walk: round {turn}: {fault}" for fault in walk_two_level(plan.middles, chiplets, served)]
+            counted: Counter[str] = Counter()
+            for one in chiplets:
+                settings = configure(plan.middles, one.ports, one.flows, one.words)
+                counted.update(m.state for m in settings if m.side == "base" or min(m.inputs, m.outputs) > 1)
+        except InvalidPlan as error:
+            return None, [f"words: round {turn}: {error}"]
+        states.append(dict(sorted(counted.items())))
+    report = RoutingReport(
+        micro_switches=sum(micro_switches(plan.middles, one.ports) for one in plan.chiplets[0]),
+        states=tuple(states),
+        bits=sum(configuration_bits(plan.middles, one.ports) for one in plan.chiplets[0]),
     )
     faults += _certificate_faults(plan)
     if plan.report is not None and plan.report != report:
@@ -81,7 +115,9 @@ def _shape_faults(plan: RoutingPlan) -> list[str]:
         return ["words: flows may be left out only where blocking is allowed"]
     if plan.moves and problem.allow != "move":
         return ["moves: workers may move only where that is allowed"]
-    depth = levels(problem.ports)
+    if plan.chiplets and not problem.fabric:
+        return ["chiplets: one switch has none"]
+    depth = 0 if problem.fabric else levels(problem.ports)
     for index, word in enumerate(plan.words):
         if word is not None and (len(word) != depth or any(not 0 <= one < plan.middles for one in word)):
             return [f"words: flow {index}: {list(word)} must have {depth} letters from 0 to {plan.middles - 1}"]

@@ -75,7 +75,7 @@ def test_flow_files_and_strategies() -> None:
         (["--switch", "fred2:8"], "give a file, --groups or --strategy"),
         (["--groups", "0,1"], "no switch"),
         (["--switch", "fred2:8", "--groups", ""], "give a file, --groups or --strategy"),
-        (["--switch", "fred2:8", "-s", "MP2"], "needs --phase"),
+        (["--switch", "fred2:8", "--groups", "0,1", "--phase", "mp"], "is of a strategy"),
         (["--switch", "fred2:8", "missing.json"], "cannot be read"),
         (["--switch", "fred2:4", "-s", "MP8", "--phase", "mp"], "does not exist"),
     ],
@@ -116,7 +116,7 @@ def test_prove_placement(tmp_path: Path) -> None:
 def test_the_two_level_fabric() -> None:
     done = call("route", "--fabric", "fred-20", "-s", "MP3-DP3-PP2", "--phase", "dp")
     assert done.returncode == 0, done.stderr
-    assert "all route in each of its 5 slices" in done.stdout
+    assert "all flows route at once (each flow over one L2 chiplet a slice)" in done.stdout
     assert "l2.1" in done.stdout
     bad = call("route", "--fabric", "fred-20", "-s", "MP5-DP4", "--phase", "dp")
     assert bad.returncode == 1
@@ -125,16 +125,66 @@ def test_the_two_level_fabric() -> None:
     assert call("prove", "placement").returncode == 2
 
 
+def test_two_level_routings_are_plans(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    done = call("route", "--fabric", "fred-20", "-s", "MP5-DP4", "--phase", "dp", "--allow", "phases", "-v", "-o", path)
+    assert done.returncode == 0, done.stderr
+    assert "2 rounds, bound 2" in done.stdout
+    assert "l1.0, fred3(12), round 1:" in done.stdout
+    assert call("validate", path).returncode == 0
+    stored = json.loads(path.read_text())
+    stored["chiplets"][0][5], stored["chiplets"][0][6] = (
+        {**stored["chiplets"][0][5], "flows": stored["chiplets"][0][6]["flows"]},
+        {**stored["chiplets"][0][6], "flows": stored["chiplets"][0][5]["flows"]},
+    )
+    path.write_text(json.dumps(stored))
+    assert call("validate", path).returncode == 1
+    assert call("route", "--fabric", "fred-20", "--groups", "0,1", "--allow", "move").returncode == 2
+    assert call("route", "--fabric", "fred-20", "--groups", "0,38").returncode == 2
+
+
+def test_the_phases_of_a_job_and_their_memory() -> None:
+    done = call("route", "--switch", "fred3:18", "-s", "MP3-DP3-PP2")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines() if "flows through" in line] == ["mp", "pp", "dp"]
+    assert "Memory for 3 configuration(s)" in done.stdout
+    found = json.loads(call("route", "--switch", "fred3:18", "-s", "MP3-DP3-PP2", "--json").stdout)
+    assert found["memory"]["bytes"] == -(-found["memory"]["bits"] * 3 // 8)
+    assert call("route", "--switch", "fred3:18", "-s", "MP3-DP3-PP2", "-o", "r.json").returncode == 2
+
+
 def test_compound_collectives_run_in_steps() -> None:
     done = call("route", "--switch", "fred2:8", "--groups", "0-2;3,4", "--collective", "reduce-scatter")
     assert done.returncode == 0, done.stderr
-    assert "3 serial steps" in done.stdout
+    assert "step 2: 1 flows" in done.stdout
     assert "{0,1,2} -> {1}" in done.stdout
     found = json.loads(
         call("route", "--switch", "fred2:8", "--groups", "0-3", "--collective", "all-to-all", "--json").stdout
     )
-    assert len(found["steps"]) == 3
-    assert all(step["status"] == "optimal" for step in found["steps"])
+    assert len(found["routings"]) == 3
+    assert all(step["status"] == "optimal" for step in found["routings"])
     bad = call("route", "--switch", "fred2:8", "--groups", "0>1", "--collective", "gather")
     assert bad.returncode == 2
     assert "needs groups" in bad.stderr
+
+
+def test_a_routing_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    assert call("route", "--switch", "fred3:12", "--groups", "0-2;3,4;5-7", "-o", path).returncode == 0
+    for name, start in (("r.svg", b"<?xml"), ("r.html", b"<!doctype html>"), ("r.png", b"\x89PNG")):
+        assert call("show", path, "-o", tmp_path / name).returncode == 0
+        assert (tmp_path / name).read_bytes().startswith(start)
+    assert "reduce" in call("show", path).stdout
+    bad = call("export", path, "--to", "rankfile")
+    assert bad.returncode == 2
+    assert bad.stderr.count("\n") == 1
+
+
+def test_placements_anywhere() -> None:
+    done = call("prove", "placement", "--switch", "fred2:6", "--arbitrary", "MP2-DP3")
+    assert done.returncode == 1
+    assert "MP: 8 of 15 ways" in done.stdout
+    found = json.loads(call("prove", "placement", "--switch", "fred2:6", "--arbitrary", "MP2-DP3", "--json").stdout)
+    assert found["phases"][0]["conflicts"] == 8
+    assert call("prove", "placement", "--switch", "fred2:6", "--arbitrary", "MP8").returncode == 2
+    assert call("prove", "placement", "--switch", "fred2:6", "--arbitrary", "PP6").returncode == 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fabric_plan.models.routing.prove import TwoLevelProver
 from fabric_plan.models.routing.two_level import route_two_level
@@ -100,6 +100,28 @@ def test_two_flows_on_one_wire_of_a_chiplet() -> None:
     raise AssertionError("both flows cross L1, so some chiplet has two")
 
 
-def test_an_npu_that_does_not_exist() -> None:
-    with pytest.raises(InvalidInput, match="NPU 20 does not exist"):
-        route_two_level(parse_groups("0,20"), budget())
+def test_io_controllers_are_ends_too() -> None:
+    """Weights stream in from controllers, gradients are reduced out to them (FRED paper, section 6.2.2)."""
+    assert routes(parse_groups("20>0-19"))
+    assert routes(parse_groups("0-19>37"))
+    assert routes(parse_groups("20>0-3;24>4-7;28>8-11;32>12-15;35>16-19"))
+    assert not routes(parse_groups("20>4;21>5;22>6;23>7;0>8"))  # five flows over the four uplinks of an L1
+
+
+def test_flows_left_out_and_rounds() -> None:
+    flows = parse_groups("20>4;21>5;22>6;23>7;0>8")
+    assert route_two_level(flows, budget()).answer == "infeasible"
+    left = route_two_level(flows, budget(), block=True)
+    assert left.answer == "optimal" and left.bound == 1 and left.rounds.count(None) == 1
+    served = [flow for flow, turn in zip(flows, left.rounds, strict=True) if turn is not None]
+    assert walk_two_level(3, left.chiplets, served) == []
+    two = route_two_level(flows, budget(), rounds=2)
+    assert two.answer == "optimal" and set(two.rounds) == {0, 1}
+    for turn, chiplets in enumerate(two.turns):
+        served = [flow for flow, at in zip(flows, two.rounds, strict=True) if at == turn]
+        assert walk_two_level(3, chiplets, served) == []
+
+
+def test_an_end_that_does_not_exist() -> None:
+    with pytest.raises(InvalidInput, match="there is no end 38"):
+        route_two_level(parse_groups("0,38"), budget())
