@@ -13,6 +13,7 @@ COMMANDS = {
     "place": ("place", "Place the workers of a 3D-parallel job on a fabric's NPUs."),
     "schedule": ("schedule", "Schedule a collective on a fabric."),
     "route": ("route", "Route collectives through a FRED switch."),
+    "overlap": ("overlap", "Simulate overlapping phases on a FRED switch, packet by packet."),
     "simulate": ("simulate", "Simulate a plan: times, link loads, critical path, traces."),
     "compare": ("compare", "Compare the algorithms of a collective over sizes."),
     "calibrate": ("calibrate", "Fit a fabric's latency and bandwidth to a measured nccl-tests log."),

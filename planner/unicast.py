@@ -25,7 +25,9 @@ def unicast_words(pairs: Sequence[tuple[int, int]], ports: int) -> list[Word]:
         seen: set[int] = set()
         for pair in pairs:
             if not 0 <= pair[side] < ports:
-                raise InvalidInput(f"unicast: {name} {pair[side]} is no port of a switch of {ports}: use 0 to {ports - 1}")
+                raise InvalidInput(
+                    f"unicast: {name} {pair[side]} is no port of a switch of {ports}: use 0 to {ports - 1}"
+                )
             if pair[side] in seen:
                 raise InvalidInput(f"unicast: {name} {pair[side]} is named twice: give a matching, one flow a port")
             seen.add(pair[side])
