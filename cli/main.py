@@ -13,6 +13,7 @@ COMMANDS = {
     "place": ("place", "Place the workers of a 3D-parallel job on a fabric's NPUs."),
     "schedule": ("schedule", "Schedule a collective on a fabric."),
     "route": ("route", "Route collectives through a FRED switch."),
+    "balance": ("balance", "Choose the links that withdraw reachability after failures (DSF)."),
     "overlap": ("overlap", "Simulate overlapping phases on a FRED switch, packet by packet."),
     "simulate": ("simulate", "Simulate a plan: times, link loads, critical path, traces."),
     "compare": ("compare", "Compare the algorithms of a collective over sizes."),

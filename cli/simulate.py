@@ -9,6 +9,7 @@ import click
 from fabric_plan.cli.options import talking
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.balance import BalancePlan
     from fabric_plan.planner.plan import PlacementPlan
     from fabric_plan.planner.schedule import SchedulePlan
     from fabric_plan.planner.simulator.disturb import Disturbance
@@ -76,6 +77,8 @@ def command(
     plan, faults = files.read_plan(plan_file)
     if isinstance(plan, RoutingPlan):
         raise InvalidInput(f"{plan_file}: a routing takes no time: fabric-plan validate walks it")
+    if isinstance(plan, BalancePlan):
+        raise InvalidInput(f"{plan_file}: withdrawals take no time: fabric-plan balance compare simulates traffic")
     fabric = plan.problem.fabric
     trouble = Disturbance.parse(fabric, slow=slow, fail=fail, late=late)
     room = {} if buffer is None else dict.fromkeys(range(len(fabric.links)), parse_size(buffer))

@@ -9,6 +9,8 @@ import click
 from fabric_plan.cli.options import talking
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.balance import BalancePlan
+    from fabric_plan.planner.files import AnyPlan
     from fabric_plan.planner.plan import PlacementPlan, RoutingPlan
     from fabric_plan.planner.schedule import SchedulePlan
 
@@ -53,7 +55,7 @@ def command(plan_file: str, prove: bool, time_limit: float, as_json: bool, quiet
         raise click.exceptions.Exit(1)
 
 
-def _simulation(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> dict[str, Any] | None:
+def _simulation(plan: AnyPlan) -> dict[str, Any] | None:
     if plan.report is None:
         return None
     if plan.family == "placement":
@@ -66,13 +68,18 @@ def _simulation(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> dict[str, A
 
         routed = cast("RoutingPlan", plan)
         return routing_result.simulation_document(routed.report) if routed.report is not None else None
+    if plan.family == "balance":
+        from fabric_plan.planner import balance_result
+
+        balanced = cast("BalancePlan", plan)
+        return balance_result.simulation_document(balanced.report) if balanced.report is not None else None
     from fabric_plan.planner import schedule_result
 
     scheduled = cast("SchedulePlan", plan)
     return schedule_result.simulation_document(scheduled, scheduled.report) if scheduled.report is not None else None
 
 
-def _describe(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> str:
+def _describe(plan: AnyPlan) -> str:
     if plan.family == "placement":
         from fabric_plan.cli.console import describe
 
@@ -81,12 +88,16 @@ def _describe(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> str:
         from fabric_plan.cli import routing_console
 
         return routing_console.describe(cast("RoutingPlan", plan))
+    if plan.family == "balance":
+        from fabric_plan.cli import balance_console
+
+        return balance_console.describe(cast("BalancePlan", plan))
     from fabric_plan.cli import schedule_console
 
     return schedule_console.describe(cast("SchedulePlan", plan))
 
 
-def _print_report(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> None:
+def _print_report(plan: AnyPlan) -> None:
     from fabric_plan.cli import console, schedule_console
 
     if plan.family == "placement":
@@ -94,7 +105,7 @@ def _print_report(plan: PlacementPlan | RoutingPlan | SchedulePlan) -> None:
         if placed.report is not None:
             console.print_report(placed, placed.report, verbose=False)
         return
-    if plan.family == "routing":
+    if plan.family in ("routing", "balance"):
         return
     scheduled = cast("SchedulePlan", plan)
     if scheduled.report is not None:
@@ -110,6 +121,10 @@ def _disproved(plan: Any, time_limit: float, *, as_json: bool, quiet: bool) -> l
     stated, found = plan.certificate, again.certificate
     unit = found.keys[0].unit
     faults = []
+    if stated.bound is not None and stated.keys[0].maximised:
+        if found.objective > stated.bound:
+            faults.append(f"certificate: the bound {stated.bound} is false: a plan with {found.objective} exists")
+        return faults
     if stated.bound is not None and found.objective < stated.bound:
         value, bound = result.show_value(found.objective, unit), result.show_value(stated.bound, unit)
         faults.append(f"certificate: the bound {bound} is false: a {plan.family} with {value} exists")

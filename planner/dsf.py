@@ -11,6 +11,7 @@ both are 0 where they are not given. A link is a pair of directions, which fail 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -28,6 +29,9 @@ Kind = Literal["lower", "upper"]
 
 MAX_LINKS = 4_000_000
 """Of all copies together."""
+
+MAX_PARALLEL = 16
+"""Links between the same two devices in one copy: a set of them is a mask of bits."""
 
 
 class Zone(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -127,9 +131,9 @@ class Dsf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
                 counts = getattr(zone, kind)
                 flat = [counts] if isinstance(counts, int) else [one for row in counts for one in row]
                 shaped = isinstance(counts, int) or (len(counts) == rows and all(len(row) == columns for row in counts))
-                if not shaped or any(not 0 <= one <= 1000 for one in flat):
+                if not shaped or any(not 0 <= one <= MAX_PARALLEL for one in flat):
                     raise InvalidProblem(
-                        f"zone {zone.name}: {kind}: expected a number from 0 to 1000, or a matrix of {rows} x {columns}"
+                        f"zone {zone.name}: {kind}: expected a number from 0 to {MAX_PARALLEL}, or a matrix of {rows} x {columns}"
                     )
         pairs = sum(zone.fabrics * (zone.interfaces + self.spines) for zone in self.zones) * self.copies
         if pairs > MAX_LINKS or self.links > MAX_LINKS:
@@ -145,6 +149,12 @@ class Dsf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
         """Links of all copies."""
         lower, upper = self.built
         return int(sum(int(one.sum()) for one in (*lower, *upper))) * self.copies
+
+    @cached_property
+    def widest(self) -> int:
+        """The most links that join the same two devices in a copy."""
+        lower, upper = self.built
+        return max(int(one.max(initial=0)) for one in (*lower, *upper))
 
     @cached_property
     def built(self) -> tuple[tuple[Counts, ...], tuple[Counts, ...]]:
@@ -221,6 +231,60 @@ class Dsf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True,
             )
         return found
 
+    def device_links(self, text: str) -> list[DsfLink]:
+        """Return all links of a device, in all copies: ``zone/device``, or a spine by its name alone.
+
+        Raises
+        ------
+        InvalidInput
+            When there is no such device.
+        """
+        where, slash, name = text.strip().lower().rpartition("/")
+        zones = range(len(self.zones))
+        spine = interface = fabric = None
+        if not slash and name in self._spine_ends:
+            spine = self._spine_ends[name]
+        elif slash and where in self._ends:
+            zone, interfaces, fabrics = self._ends[where]
+            zones = range(zone, zone + 1)
+            interface, fabric = interfaces.get(name), fabrics.get(name)
+            if interface is None and fabric is None:
+                raise InvalidInput(f"device {text!r}: none in zone {where}{suggest(name, [*interfaces, *fabrics])}")
+        else:
+            known = ", ".join(one.name for one in self.zones[:8])
+            raise InvalidInput(
+                f"device {text!r}: expected zone/device, as in x/fdsw1, or a spine, as in sdsw0; zones: {known}"
+            )
+        found = []
+        for link in self.all_links(zones):
+            if link.kind == "lower":
+                wanted = spine is None and (link.a == interface or link.b == fabric)
+            else:
+                wanted = link.b == spine or (fabric is not None and link.a == fabric)
+            if wanted:
+                found.append(link)
+        return found
+
+    def fabric_devices(self) -> Iterator[str]:
+        """Yield the names of all fabric nodes and spines."""
+        for zone in self.zones:
+            for name in zone.fabric_names:
+                yield f"{zone.name}/{name}"
+        yield from self.spine_list
+
+    def all_links(self, zones: Iterable[int] | None = None) -> Iterator[DsfLink]:
+        """Yield every link of every copy, of some zones or of all."""
+        kinds: tuple[Kind, Kind] = ("lower", "upper")
+        for copy in range(self.copies):
+            for kind, grids in zip(kinds, self.built, strict=True):
+                for zone in range(len(self.zones)) if zones is None else zones:
+                    rows, columns = grids[zone].shape
+                    counts = grids[zone].tolist()
+                    for a in range(rows):
+                        for b in range(columns):
+                            for number in range(counts[a][b]):
+                                yield DsfLink(zone, kind, a, b, number, copy)
+
     def link_name(self, link: DsfLink) -> str:
         """Return a link's name: what :meth:`link` reads."""
         zone = self.zones[link.zone]
@@ -245,21 +309,50 @@ def _matrix(counts: int | tuple[tuple[int, ...], ...], rows: int, columns: int) 
 
 
 class Live:
-    """What is alive of one copy: counts of live links, zone by zone.
+    """What is alive of one copy, zone by zone.
 
     Parameters
     ----------
     lower, upper
-        [interface, fabric node] and [fabric node, spine] of each zone.
+        How many links: [interface, fabric node] and [fabric node, spine] of each zone.
+    lower_links, upper_links
+        Which: masks of their numbers.
     """
 
-    __slots__ = ("dsf", "lower", "upper")
+    __slots__ = ("dsf", "lower", "lower_links", "upper", "upper_links")
 
     def __init__(self, dsf: Dsf, failed: tuple[DsfLink, ...] | list[DsfLink] = (), copy: int = 0) -> None:
         self.dsf = dsf
         lower, upper = dsf.built
-        self.lower = [one.copy() for one in lower]
-        self.upper = [one.copy() for one in upper]
+        self.lower_links = [(1 << one.astype(np.int32)) - 1 for one in lower]
+        self.upper_links = [(1 << one.astype(np.int32)) - 1 for one in upper]
         for link in failed:
             if link.copy == copy:
-                (self.lower if link.kind == "lower" else self.upper)[link.zone][link.a, link.b] -= 1
+                grids = self.lower_links if link.kind == "lower" else self.upper_links
+                grids[link.zone][link.a, link.b] &= ~(1 << link.number)
+        self.lower = [count_links(one, dsf.widest) for one in self.lower_links]
+        self.upper = [count_links(one, dsf.widest) for one in self.upper_links]
+
+
+def count_links(masks: NDArray[np.int32], widest: int) -> Counts:
+    """Return how many links each mask holds, of ``widest`` at most."""
+    if widest <= 1:
+        return masks.astype(np.int16)
+    found = np.zeros(masks.shape, dtype=np.int16)
+    for number in range(widest):
+        found += ((masks >> number) & 1).astype(np.int16)
+    return found
+
+
+def keep_links(masks: NDArray[np.int32], keep: Counts, widest: int, turn: int = 0) -> NDArray[np.int32]:
+    """Return masks of ``keep`` links each, taken from those of ``masks`` from number ``turn`` on, around."""
+    if widest <= 1:
+        return keep.astype(np.int32)
+    found = np.zeros(masks.shape, dtype=np.int32)
+    left = keep.astype(np.int32).copy()
+    for k in range(widest):
+        bit = 1 << ((turn + k) % widest)
+        taken = (left > 0) & ((masks & bit) > 0)
+        found[taken] |= bit
+        left[taken] -= 1
+    return found

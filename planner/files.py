@@ -17,7 +17,7 @@ import tempfile
 import zlib
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,9 +30,10 @@ from fabric_plan.planner.plan import PlacementPlan, Plan, RoutingPlan
 from fabric_plan.planner.problem import Problem
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.balance import BalancePlan
     from fabric_plan.planner.schedule import SchedulePlan
 
-    AnyPlan = PlacementPlan | RoutingPlan | SchedulePlan
+    AnyPlan: TypeAlias = PlacementPlan | RoutingPlan | BalancePlan | SchedulePlan
 
 PLAN_SCHEMA = "fabric-plan/plan/1"
 PROBLEM_SCHEMA = "fabric-plan/problem/1"
@@ -225,8 +226,6 @@ def dump(document: dict[str, Any]) -> bytes:
 def read_plan(path: Path | str) -> tuple[AnyPlan, list[str]]:
     """Read a plan file and return (plan, faults of the file itself, such as a digest that does not match).
 
-    Placements, routings and schedules are the families whose plans have files so far.
-
     Raises
     ------
     InvalidPlan
@@ -239,8 +238,8 @@ def parse_plan(data: bytes, where: str) -> tuple[AnyPlan, list[str]]:
     """Read a plan from bytes; ``where`` names them in errors. See :func:`read_plan`."""
     document = _document(data, where, PLAN_SCHEMA)
     family = document.pop("family", None)
-    if family not in ("placement", "routing", "schedule"):
-        raise InvalidPlan(f"{where}: family {family!r}: expected placement, routing, schedule")
+    if family not in ("placement", "routing", "balance", "schedule"):
+        raise InvalidPlan(f"{where}: family {family!r}: expected placement, routing, balance or schedule")
     stated = document.pop("digest", None)
     if not isinstance(stated, str):
         raise InvalidPlan(f"{where}: $.digest: missing; every plan file carries one")
@@ -258,9 +257,14 @@ def parse_plan(data: bytes, where: str) -> tuple[AnyPlan, list[str]]:
 
 
 def _plan_type(family: str) -> type[AnyPlan]:
-    if family != "schedule":
+    if family in ("placement", "routing"):
         return PlacementPlan if family == "placement" else RoutingPlan
-    from fabric_plan.planner.schedule import SchedulePlan  # brings arrays along, which placements do without
+    # These bring arrays along, which the others do without.
+    if family == "balance":
+        from fabric_plan.planner.balance import BalancePlan
+
+        return BalancePlan
+    from fabric_plan.planner.schedule import SchedulePlan
 
     return SchedulePlan
 
@@ -272,7 +276,8 @@ def write_problem(problem: Problem, path: Path | str) -> None:
 
 def parse_problem(data: bytes, where: str) -> Problem:
     """Read a problem of any family from bytes; ``where`` names them in errors."""
-    from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, ScheduleProblem
+    from fabric_plan.planner.balance import BalanceProblem
+    from fabric_plan.planner.problem import PlacementProblem, RoutingProblem, ScheduleProblem
 
     kinds: dict[str, type[Problem]] = {
         kind.family: kind for kind in (PlacementProblem, RoutingProblem, BalanceProblem, ScheduleProblem)

@@ -24,6 +24,7 @@ from fabric_plan.planner.plan import PlacementPlan, Plan, RoutingPlan
 from fabric_plan.planner.problem import PlacementProblem, Problem, RoutingProblem, ScheduleProblem
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.balance import BalancePlan, BalanceProblem
     from fabric_plan.planner.schedule import SchedulePlan
 
 GROUP = "fabric_plan.planners"
@@ -146,6 +147,16 @@ def plan(
 
 @overload
 def plan(
+    problem: BalanceProblem,
+    *,
+    planner: str = "auto",
+    budget: Budget | None = None,
+    on_progress: OnProgress | None = None,
+) -> BalancePlan: ...
+
+
+@overload
+def plan(
     problem: Problem,
     *,
     planner: str = "auto",
@@ -205,6 +216,10 @@ def validate(plan: PlanT) -> tuple[PlanT, list[str]]:
         from fabric_plan.planner.simulator import routing
 
         report, faults = routing.check(cast(RoutingPlan, plan))
+    elif plan.family == "balance":
+        from fabric_plan.planner.simulator import balance
+
+        report, faults = balance.check(cast("BalancePlan", plan))
     else:
         raise InvalidInput(f"plans of the family {plan.family} have no checker in this version")
     if report is not None:

@@ -1,7 +1,7 @@
 """Plans and their certificates.
 
 A certificate has one key for each value that was asked for, in order of importance, each with its proven bound. All
-values are exact fractions; smaller is better in every family.
+values are exact fractions; smaller is better, but for capacities.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from fabric_plan.planner.fred_two_level import Chiplet
-from fabric_plan.planner.problem import BalanceProblem, PlacementProblem, RoutingProblem, SwitchFlow
+from fabric_plan.planner.problem import PlacementProblem, RoutingProblem, SwitchFlow
 from fabric_plan.planner.simulator.report import PlacementReport, RoutingReport
 
 
@@ -29,8 +29,9 @@ class Status(StrEnum):
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One value of a plan and what is proved about it.
 
-    ``bound`` holds for the problem as stated: no plan has a smaller value; None when nothing is claimed. A key that is
-    not ``asked`` for informs (a part of the objective) or breaks ties, and has no part in the status.
+    ``bound`` holds for the problem as stated: no plan has a smaller value, or, where it is ``maximised``, a larger one; None when
+    nothing is claimed. A key that is not ``asked`` for informs (a part of the objective) or breaks ties, and has no part in the
+    status.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     bound: Fraction | None
     unit: str
     asked: bool = True
+    maximised: bool = False
 
     @property
     def closed(self) -> bool:
@@ -179,18 +181,8 @@ class RoutingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return min(self.baselines, key=lambda one: one.value, default=None)
 
 
-class BalancePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The links that withdraw reachability: pairs (link id, destination node id)."""
-
-    family: ClassVar[str] = "balance"
-
-    problem: BalanceProblem
-    withdrawn: tuple[tuple[int, int], ...]
-    certificate: Certificate
-
-
 class Plan(Protocol):
-    """What the plans of all families have; those of schedules are in :mod:`fabric_plan.planner.schedule`."""
+    """What the plans of all families have; those of schedules and balance are in :mod:`fabric_plan.planner.schedule` and :mod:`fabric_plan.planner.balance`."""
 
     family: ClassVar[str]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -280,23 +280,6 @@ class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         return self.fabric or f"fred{self.middles}:{self.ports}"
 
 
-class BalanceProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which links withdraw reachability after failures in a disaggregated scheduled fabric, in input-balanced mode."""
-
-    family: ClassVar[str] = "balance"
-
-    fabric: Fabric
-    failed: tuple[int, ...]
-    objective: Literal["total", "worst", "leximin", "load"] = "total"
-
-    def __post_init__(self) -> None:
-        for link in self.failed:
-            if not 0 <= link < len(self.fabric.links):
-                raise InvalidProblem(
-                    f"failed link {link} does not exist: ids go from 0 to {len(self.fabric.links) - 1}"
-                )
-
-
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One collective of a schedule: its group of seats, size in bytes, release time in seconds, and priority (0 first)."""
 
@@ -370,4 +353,7 @@ class ScheduleProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         )
 
 
-Problem = PlacementProblem | RoutingProblem | BalanceProblem | ScheduleProblem
+class Problem(Protocol):
+    """What the problems of all families have; those of balance are in :mod:`fabric_plan.planner.balance`."""
+
+    family: ClassVar[str]

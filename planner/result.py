@@ -12,6 +12,7 @@ from fabric_plan.planner.simulator.report import PhaseReport, PlacementReport
 from fabric_plan.planner.units import format_time
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.balance import BalancePlan
     from fabric_plan.planner.schedule import SchedulePlan
 
 RESULT_SCHEMA = "fabric-plan/result/1"
@@ -36,7 +37,7 @@ def show_value(value: Fraction | None, unit: str) -> str:
 
 
 def document_of(
-    plan: PlacementPlan | RoutingPlan | SchedulePlan, simulation: dict[str, Any] | None, explanation: Sequence[str]
+    plan: PlacementPlan | RoutingPlan | BalancePlan | SchedulePlan, simulation: dict[str, Any] | None, explanation: Sequence[str]
 ) -> dict[str, Any]:
     """Return what ``--json`` prints for a plan of any family: the same keys every time."""
     certificate = plan.certificate

@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabric_plan.planner import files
+from fabric_plan.planner.balance import BalanceProblem
 from fabric_plan.planner.catalog import build
+from fabric_plan.planner.dsf_catalog import mini
 from fabric_plan.planner.errors import InvalidInput, InvalidPlan
 from fabric_plan.planner.interface import Budget, plan
 from fabric_plan.planner.plan import PlacementPlan
 from fabric_plan.planner.problem import (
-    BalanceProblem,
     Job,
     PlacementProblem,
     Problem,
@@ -37,7 +38,7 @@ PROBLEMS: list[Problem] = [
         flows=(SwitchFlow(inputs=(0, 1), outputs=(2,)), SwitchFlow(inputs=(5,), outputs=(0, 1))),
         allow="phases",
     ),
-    BalanceProblem(fabric=build("torus:3x3"), failed=(0, 7), objective="leximin"),
+    BalanceProblem(fabric=mini(), failed=("x/rdsw3:fdsw1", "x/fdsw1:sdsw1#1"), objective="worst"),
     ScheduleProblem(
         fabric=build("dgx1"),
         jobs=(
