@@ -157,14 +157,17 @@ def fill(
                 continue
             end = search(r, low, up, out, y, x, used, cap, -1, seen, back, queue)
             if end < 0:
-                blocked[r] = 1
-                left -= 1
+                # Whoever was reached has no way on either.
+                for other in range(senders):
+                    if seen[other] and not blocked[other]:
+                        blocked[other] = 1
+                        left -= 1
             else:
                 push(end, senders, fabrics, y, x, used, cap, back)
 
 
 def level_out(
-    low: Grid, up: Grid, out: Grid, y: Grid, x: Grid, used: Grid, cap: Grid, seen: Any, back: Any, queue: Any
+    low: Grid, up: Grid, out: Grid, y: Grid, x: Grid, used: Grid, cap: Grid, tried: Any, seen: Any, back: Any, queue: Any
 ) -> int:
     """Move units from senders that send much to such as send at least two less, until no such move is left; return how many."""
     senders, fabrics = low.shape
@@ -174,16 +177,23 @@ def level_out(
         again = False
         highest = 0
         for r in range(senders):
+            tried[r] = 0
             highest = max(highest, cap[r])
         for r in range(senders):
-            if cap[r] + 2 > highest:
+            if tried[r] or cap[r] + 2 > highest:
                 continue
             end = search(r, low, up, out, y, x, used, cap, cap[r] + 2, seen, back, queue)
-            while 0 <= end < senders:
-                push(end, senders, fabrics, y, x, used, cap, back)
-                moved += 1
-                again = True
-                end = search(r, low, up, out, y, x, used, cap, cap[r] + 2, seen, back, queue)
+            if end < 0:
+                # Whoever was reached and sends as much finds nobody either.
+                for other in range(senders):
+                    if seen[other] and cap[other] >= cap[r]:
+                        tried[other] = 1
+                continue
+            push(end, senders, fabrics, y, x, used, cap, back)
+            moved += 1
+            again = True
+            for other in range(senders):
+                tried[other] = 0
     return moved
 
 
@@ -270,7 +280,7 @@ def solve_all(
             mend(low, up, out, y, x, used, cap)
         fill(low, up, out, y, x, used, cap, turns[k], blocked, seen, back, queue)
         if warm:
-            level_out(low, up, out, y, x, used, cap, seen, back, queue)
+            level_out(low, up, out, y, x, used, cap, blocked, seen, back, queue)
         search(-1, low, up, out, y, x, used, cap, -1, seen, back, queue)
         totals[k] = seen
         # Senders that have no way at all do not count as the smallest.
