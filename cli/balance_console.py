@@ -48,9 +48,7 @@ def print_plan(plan: BalancePlan, *, verbose: bool) -> None:
         if report.cut_off[1]:
             print(f"  cut off     {report.cut_off[1]:,} pairs that another selection would join")
     for one in plan.baselines:
-        print(
-            f"  {one.name:<11} {f'{round(one.value):,}'} links, {one.note}"
-        )
+        print(f"  {one.name:<11} {f'{round(one.value):,}'} links, {one.note}")
     for line in certificate.proof:
         print(f"  proof       {line}")
     if report is not None:

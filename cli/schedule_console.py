@@ -48,8 +48,10 @@ def print_plan(plan: SchedulePlan, *, verbose: bool) -> None:
         print_report(plan, plan.report, plan.problem.fabric, verbose=verbose)
 
 
-def print_report(plan: SchedulePlan, report: ScheduleReport, fabric: Fabric, *, verbose: bool) -> None:
-    """Print time, bandwidths, the critical path by kind of cost, and the busiest links."""
+def print_report(
+    plan: SchedulePlan, report: ScheduleReport, fabric: Fabric, *, verbose: bool, bandwidths: bool = True
+) -> None:
+    """Print time, bandwidths (where the size means something), the critical path by kind of cost, and the busiest links."""
     job = plan.problem.jobs[0]
     exact = "exact" if report.rounding == 0 else f"rounded by less than {report.rounding:.0e}"
     print(f"Simulated ({report.discipline}; times {exact}; data followed: {report.data}):")
@@ -58,10 +60,8 @@ def print_report(plan: SchedulePlan, report: ScheduleReport, fabric: Fabric, *, 
         print("  it never finishes")
     else:
         bus = busbw(job.pattern, len(job.group), job.size, seconds)
-        print(
-            f"  {format_time(seconds)}, algbw {format_bandwidth(algbw(job.size, seconds))}, "
-            f"busbw {format_bandwidth(bus)}"
-        )
+        rates = f", algbw {format_bandwidth(algbw(job.size, seconds))}, busbw {format_bandwidth(bus)}"
+        print(f"  {format_time(seconds)}{rates if bandwidths else ''}")
         rows = [("critical path", "time", "share", "")]
         for term in report.terms:
             share = float(term.seconds / seconds) if seconds else 0.0

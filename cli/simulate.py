@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,11 +10,12 @@ import click
 from fabric_plan.cli.options import talking
 
 if TYPE_CHECKING:
-    from fabric_plan.planner.balance import BalancePlan
+    from fabric_plan.planner.fabric import Fabric
     from fabric_plan.planner.plan import PlacementPlan
     from fabric_plan.planner.schedule import SchedulePlan
     from fabric_plan.planner.simulator.disturb import Disturbance
     from fabric_plan.planner.simulator.service import Service
+    from fabric_plan.planner.threads.validate import Source
 
 
 @click.command("simulate", short_help="Simulate a plan: times, link loads, critical path, traces.")
@@ -41,6 +43,15 @@ if TYPE_CHECKING:
 @click.option(
     "--fail", multiple=True, metavar="LINK[@T[-T]]", help="A link that fails, as in 7, npu0->npu1@1ms or @1ms-2ms."
 )
+@click.option(
+    "-f",
+    "--fabric",
+    "fabric_name",
+    default=None,
+    metavar="NAME|FILE",
+    help="Of another tool's schedule: where it runs.",
+)
+@click.option("--size", default=None, metavar="SIZE", help="Of another tool's schedule: bytes of the larger buffer.")
 @click.option("--buffer", default=None, metavar="BYTES", help="Room at the far end of every link (default: no limit).")
 @talking
 def command(
@@ -51,43 +62,135 @@ def command(
     late: tuple[str, ...],
     slow: tuple[str, ...],
     fail: tuple[str, ...],
+    fabric_name: str | None,
+    size: str | None,
     buffer: str | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Simulate a plan file (- for stdin), event by event.
+    """Simulate a file (- for stdin), event by event: a plan, or, with --fabric, a schedule that another tool made.
 
     \b
     Examples:
       fabric-plan simulate s.json --switching cut-through --trace t.json
       fabric-plan simulate s.json --late npu5=3ms --slow "npu0->npu1=0.5"
       fabric-plan simulate s.json --fail "npu0->npu1@1ms-2ms"
-    Exit code 1: it never finishes.
+      fabric-plan simulate allreduce.xml --fabric dgx1 --size 64MiB
+    Exit code 1: it never finishes, or is wrong.
     """
     from fabric_plan.planner import files
+    from fabric_plan.planner.balance import BalancePlan
     from fabric_plan.planner.errors import InvalidInput
     from fabric_plan.planner.plan import RoutingPlan
-    from fabric_plan.planner.simulator.disturb import Disturbance
-    from fabric_plan.planner.simulator.service import Service
-    from fabric_plan.planner.units import parse_size
+    from fabric_plan.planner.threads.validate import Source
 
     if trace is not None:
         files.check_writable(trace)
-    plan, faults = files.read_plan(plan_file)
+    source = Source.of(plan_file)
+    if not source.is_plan:
+        options = Options(discipline, switching, slow, fail, late, buffer)
+        if not simulate_foreign(source, fabric_name, size, options, trace, as_json=as_json, verbose=verbose):
+            raise click.exceptions.Exit(1)
+        return
+    for name, given in (("--fabric", fabric_name), ("--size", size)):
+        if given is not None:
+            raise InvalidInput(f"{name}: {plan_file} is a plan, which has its own")
+    plan, faults = files.parse_plan(source.content, plan_file)
     if isinstance(plan, RoutingPlan):
         raise InvalidInput(f"{plan_file}: a routing takes no time: fabric-plan validate walks it")
     if isinstance(plan, BalancePlan):
         raise InvalidInput(f"{plan_file}: withdrawals take no time: fabric-plan balance compare simulates traffic")
-    fabric = plan.problem.fabric
-    trouble = Disturbance.parse(fabric, slow=slow, fail=fail, late=late)
-    room = {} if buffer is None else dict.fromkeys(range(len(fabric.links)), parse_size(buffer))
-    service = Service(
-        discipline=discipline, switching=switching or fabric.costs.switching, outages=trouble.outages, buffers=room
-    )
+    options = Options(discipline, switching, slow, fail, late, buffer)
+    service, trouble = options.on(plan.problem.fabric)
     run: Any = _placement if plan.family == "placement" else _schedule
     if not run(plan, faults, service, trouble, plan_file, trace, as_json=as_json, verbose=verbose):
         raise click.exceptions.Exit(1)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How links serve and what is wrong with them, as the command line says it."""
+
+    discipline: str
+    switching: str | None
+    slow: tuple[str, ...]
+    fail: tuple[str, ...]
+    late: tuple[str, ...]
+    buffer: str | None
+
+    def on(self, fabric: Fabric) -> tuple[Service, Disturbance]:
+        """Return them for a fabric.
+
+        Raises
+        ------
+        InvalidInput
+            When they name what it does not have.
+        """
+        from fabric_plan.planner.simulator.disturb import Disturbance
+        from fabric_plan.planner.simulator.service import Service
+        from fabric_plan.planner.units import parse_size
+
+        trouble = Disturbance.parse(fabric, slow=self.slow, fail=self.fail, late=self.late)
+        room = {} if self.buffer is None else dict.fromkeys(range(len(fabric.links)), parse_size(self.buffer))
+        switching = self.switching or fabric.costs.switching
+        return Service(self.discipline, switching=switching, outages=trouble.outages, buffers=room), trouble
+
+
+def simulate_foreign(
+    source: Source,
+    fabric_name: str | None,
+    size: str | None,
+    options: Options,
+    trace: str | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> bool:
+    """Check a schedule of another tool, simulate it, and print what came out; return whether it is right and ends."""
+    from fabric_plan.cli import console, schedule_console, verdict_console
+    from fabric_plan.planner import files, schedule_result
+    from fabric_plan.planner.errors import InvalidInput
+    from fabric_plan.planner.threads.timing import fits, missing_links, timed
+    from fabric_plan.planner.threads.validate import read_source
+    from fabric_plan.planner.units import parse_size
+
+    if fabric_name is None:
+        raise InvalidInput(f"{source.path}: a schedule that another tool made: say where it runs with --fabric")
+    fabric = files.load_fabric(fabric_name)
+    asked = parse_size(size) if size is not None else None
+    found = read_source(source, size=asked)
+    if found.program is None or found.messages is None or found.collective is None:
+        if found.verdict.verdict == "valid":
+            raise InvalidInput(f"{source.path}: {found.verdict.summary}: nothing in it can be timed")
+        verdict_console.print_verdict(source.path, found.verdict, verbose=verbose)
+        return False
+    fits(found.collective, fabric, source.path)
+    missing = missing_links(found.program, fabric)
+    if missing:
+        raise InvalidInput(f"{source.path}: {missing[0]}")
+    used = found.size(asked)
+    service, trouble = options.on(fabric)
+    run = timed(found.program, found.messages, found.collective, fabric, used, found.depth, service, trouble)
+    result, plan = run.simulation, run.plan
+    if trace is not None:
+        from fabric_plan.planner.formats.chrome_trace import write_trace
+
+        title = f"{source.path} on {fabric.name}"
+        files.write_atomically(
+            trace, write_trace(result.timeline, result.fabric, lambda row: plan.transfers.name(row), title)
+        )
+    stuck = len(result.timeline.stuck)
+    if as_json:
+        document = schedule_result.simulation_document(plan, result.report)
+        console.emit(verdict_console.document(source.path, found.verdict) | {"simulation": document})
+    else:
+        print(f"{source.path}: {found.verdict.summary}")
+        if found.verdict.hangs_above is not None:
+            print(f"  hangs above {found.verdict.hangs_above:,} bytes")
+        named = found.collective.name != "custom"
+        schedule_console.print_report(plan, result.report, result.fabric, verbose=verbose, bandwidths=named)
+    return not stuck
 
 
 def _schedule(

@@ -37,7 +37,9 @@ def show_value(value: Fraction | None, unit: str) -> str:
 
 
 def document_of(
-    plan: PlacementPlan | RoutingPlan | BalancePlan | SchedulePlan, simulation: dict[str, Any] | None, explanation: Sequence[str]
+    plan: PlacementPlan | RoutingPlan | BalancePlan | SchedulePlan,
+    simulation: dict[str, Any] | None,
+    explanation: Sequence[str],
 ) -> dict[str, Any]:
     """Return what ``--json`` prints for a plan of any family: the same keys every time."""
     certificate = plan.certificate

@@ -167,7 +167,17 @@ def fill(
 
 
 def level_out(
-    low: Grid, up: Grid, out: Grid, y: Grid, x: Grid, used: Grid, cap: Grid, tried: Any, seen: Any, back: Any, queue: Any
+    low: Grid,
+    up: Grid,
+    out: Grid,
+    y: Grid,
+    x: Grid,
+    used: Grid,
+    cap: Grid,
+    tried: Any,
+    seen: Any,
+    back: Any,
+    queue: Any,
 ) -> int:
     """Move units from senders that send much to such as send at least two less, until no such move is left; return how many."""
     senders, fabrics = low.shape

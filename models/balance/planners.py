@@ -215,11 +215,7 @@ def baselines(problem: BalanceProblem, budget: Budget) -> list[Baseline]:
     pairs = sum(zone.interfaces for zone in fabric.zones) * (len(fabric.zones) - 1)
     many = max(2, min(100, SEED_WORK // max(1, pairs * fabric.links)))
     for name, make in protocol.POLICIES.items():
-        seeds = (
-            range(1)
-            if name in ("aligned", "none")
-            else range(budget.seed, budget.seed + many)
-        )
+        seeds = range(1) if name in ("aligned", "none") else range(budget.seed, budget.seed + many)
         reports: list[BalanceReport] = []
         for seed in seeds:
             # Of many copies one stands for all, unless they are few and small.

@@ -168,7 +168,9 @@ def _profile(
         counts.withdrawn += many * gone
         counts.impossible += many * int((~possible).sum())
         counts.cut_off += many * int((capacity[possible] == 0).sum())
-        counts.total_bound += many * _cut_bound(live, profile.zone, pair, cuts[0], np.ones(len(own), dtype=bool), own)[0]
+        counts.total_bound += (
+            many * _cut_bound(live, profile.zone, pair, cuts[0], np.ones(len(own), dtype=bool), own)[0]
+        )
         if possible.any():
             least = int(capacity[possible].min())
             bound = _cut_bound(live, profile.zone, pair, cuts[1], possible, own)[1]
