@@ -155,11 +155,11 @@ def simulate_foreign(
     from fabric_plan.planner.threads.validate import read_source
     from fabric_plan.planner.units import parse_size
 
+    asked = parse_size(size) if size is not None else None
+    found = read_source(source, size=asked)
     if fabric_name is None:
         raise InvalidInput(f"{source.path}: a schedule that another tool made: say where it runs with --fabric")
     fabric = files.load_fabric(fabric_name)
-    asked = parse_size(size) if size is not None else None
-    found = read_source(source, size=asked)
     if found.program is None or found.messages is None or found.collective is None:
         if found.verdict.verdict == "valid":
             raise InvalidInput(f"{source.path}: {found.verdict.summary}: nothing in it can be timed")

@@ -65,6 +65,10 @@ REQUIRED = {"msccl": ("inplace", "name"), "executor": ("inplace", "outofplace", 
 REQUIRED["rccl"] = REQUIRED["executor"]
 
 
+MOST = {"ngpus": 65_536, "nchunksperloop": 60_000_000, "nchannels": 65_536}
+"""Beyond these a number is a mistake, and following it would take all memory."""
+
+
 @dataclass(frozen=True)
 class Header:
     """The attributes of an algorithm, read."""
@@ -95,6 +99,8 @@ def header(algorithm: Algorithm, findings: Findings, root: int | None = None) ->
             raise InvalidInput(
                 f"line {line}: <algo> {name}: expected a positive number, found {algorithm.attributes.get(name)!r}"
             )
+        if value > MOST[name]:
+            raise InvalidInput(f"line {line}: <algo> {name}={value:,}: no schedule has so many")
         numbers[name] = value
     protocol = algorithm.attributes.get("proto", "")
     if protocol not in DEPTHS:

@@ -29,6 +29,8 @@ def sniff(head: bytes) -> str:
     InvalidInput
         When they show none.
     """
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InvalidInput("UTF-16: expected UTF-8")
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text:
         raise InvalidInput("the file is empty")
@@ -89,10 +91,10 @@ class Source:
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is a plan of this project, or might be one: JSON, or nothing, without the signs of another tool's schedule."""
+        """Whether it is a plan of this project, or might be one: JSON without the signs of another tool's schedule."""
         text = self.head.lstrip()
-        if text[:1] not in (b"", b"{") or b'"fabric-plan/' in self.head[:200]:
-            return text[:1] in (b"", b"{")
+        if text[:1] != b"{" or b'"fabric-plan/' in self.head[:200]:
+            return text[:1] == b"{"
         try:
             document = json.loads(self.content)
         except (ValueError, RecursionError):
