@@ -8,8 +8,9 @@ from typing import BinaryIO
 from fabric_plan.planner.formats.msccl_xml import Algorithm, read_msccl
 from fabric_plan.planner.threads.checked import Checked
 from fabric_plan.planner.threads.collectives import ROOTED, Collective
-from fabric_plan.planner.threads.data import Values, initial, run, wrong_outputs
+from fabric_plan.planner.threads.data import BUDGET, TooManyContributions, Values, Wrong, initial, run, wrong_outputs
 from fabric_plan.planner.threads.findings import Findings, Verdict
+from fabric_plan.planner.threads.fingerprints import Fingerprints, Slice
 from fabric_plan.planner.threads.msccl import CHUNK_BYTES, DEPTHS, Header, Lowering, check_limits, header
 from fabric_plan.planner.threads.order import Messages, cycle, matched, parts_of, stuck_with_room, topological
 from fabric_plan.planner.threads.program import Program
@@ -127,14 +128,20 @@ def _data(
     quick: bool,
 ) -> None:
     collective = head.collective
-    values = Values(collective.ranks, collective.pieces)
-    writer = array("i", [-1]) * program.locations
-    start = initial(program, collective, lowering.buffers, values)
-    state = start[:]
-    run(program, messages, order, state, values, writer)
+    try:
+        values = Values(collective.ranks, collective.pieces, budget=BUDGET)
+        start, state, writer = _followed(collective, lowering, program, messages, order, values)
+    except TooManyContributions:
+        values = Fingerprints(collective.ranks, collective.pieces)
+        start, state, writer = _followed(collective, lowering, program, messages, order, values)
+        findings.add(
+            "info", "fingerprints", "its sums are too large to list: compared by two random 61-bit fingerprints"
+        )
     if collective.name in ROOTED and root is None:
         collective = _rooted(collective, lowering, state, values, findings)
     wrong = wrong_outputs(collective, lowering.buffers, state, values)
+    if wrong and isinstance(values, Fingerprints):
+        wrong, values = _exactly(collective, lowering, program, messages, order, wrong[0])
     for one in wrong:
         op = writer[one.location]
         line = program.line[op] if op >= 0 else None
@@ -148,6 +155,42 @@ def _data(
         findings.add("info", "custom", "a custom collective: no output is known to be wrong, only orders are compared")
     _races(collective, lowering, program, messages, order, start, state, values, findings)
     _reductions(collective, lowering, program, messages, order, findings)
+
+
+def _followed(
+    collective: Collective,
+    lowering: Lowering,
+    program: Program,
+    messages: Messages,
+    order: array[int],
+    values: Values,
+) -> tuple[array[int], array[int], array[int]]:
+    """Return the values of all locations before and after a run, and who wrote each last."""
+    start = initial(program, collective, lowering.buffers, values)
+    state, writer = start[:], array("i", [-1]) * program.locations
+    run(program, messages, order, state, values, writer)
+    return start, state, writer
+
+
+def _exactly(
+    collective: Collective,
+    lowering: Lowering,
+    program: Program,
+    messages: Messages,
+    order: array[int],
+    wrong: Wrong,
+) -> tuple[list[Wrong], Values]:
+    """Follow the contributions to the chunk of a wrong output exactly; return what is wrong with it, by name."""
+    chunk = wrong.wanted[0] % collective.pieces
+    values = Slice(collective.ranks, collective.pieces, chunk)
+    _, state, _ = _followed(collective, lowering, program, messages, order, values)
+    named = [
+        one
+        for one in wrong_outputs(collective, lowering.buffers, state, values)
+        if one.wanted and one.wanted[0] % collective.pieces == chunk
+    ]
+    # What does not belong there at all leaves no trace in the slice: then the output itself is all that can be named.
+    return named or [Wrong(wrong.rank, wrong.chunk, wrong.location, state[wrong.location], wrong.wanted)], values
 
 
 def _rooted(

@@ -15,6 +15,12 @@ from fabric_plan.planner.threads.order import Messages
 from fabric_plan.planner.threads.program import Buffer, Program
 
 UNWRITTEN = 0
+BUDGET = 40_000_000
+"""Contributions in all values together, above which exact multisets take too much memory (about 8 bytes each)."""
+
+
+class TooManyContributions(Exception):
+    """Exact multisets would pass the memory budget."""
 
 
 @dataclass
@@ -26,6 +32,8 @@ class Values:
     parts: list[tuple[int, ...]] = field(default_factory=lambda: [(-1,)])
     _numbers: dict[tuple[int, ...], int] = field(default_factory=lambda: {(-1,): 0})
     _sums: dict[tuple[int, int], int] = field(default_factory=dict)
+    budget: int | None = None
+    held: int = 0
 
     def one(self, rank: int, chunk: int) -> int:
         """Return the value of one contribution."""
@@ -37,6 +45,9 @@ class Values:
         if number is None:
             number = self._numbers[parts] = len(self.parts)
             self.parts.append(parts)
+            self.held += len(parts)
+            if self.budget is not None and self.held > self.budget:
+                raise TooManyContributions
         return number
 
     def find(self, parts: tuple[int, ...]) -> int:
@@ -58,6 +69,8 @@ class Values:
         if value == UNWRITTEN:
             return "data that nobody wrote"
         pairs = [divmod(part, self.pieces) for part in self.parts[value]]
+        if not pairs:
+            return "nothing of it"
         chunks = {chunk for _, chunk in pairs}
         if len(chunks) == 1:
             names = [str(rank) for rank, _ in pairs]

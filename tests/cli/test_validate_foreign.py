@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from cli.test_calibrate import call
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -111,7 +110,7 @@ def test_the_document_of_what_cannot_be_read(tmp_path: Path) -> None:
 
 BOMB = (
     "<!DOCTYPE algo ["
-    + "".join(f'<!ENTITY e{k} "{"&e%d;" % (k - 1) * 10 if k else "x" * 10}">' for k in range(10))
+    + "".join(f'<!ENTITY e{k} "{f"&e{k - 1};" * 10 if k else "x" * 10}">' for k in range(10))
     + "]><algo>&e9;</algo>"
 )
 

@@ -297,3 +297,34 @@ def test_collectives_are_told_from_their_conditions() -> None:
     by_three = {k: k // 3 for k in nine}
     assert kind_of(ranks, {k: {k % 3} for k in nine}, {k: {k // 3} for k in nine}, by_three) == "reducescatter"
     assert kind_of(ranks, one, {0: {1}, 1: everyone, 2: {0}}, each) == "custom"
+
+
+class TestFingerprints:
+    """Where exact sets are too large, the verdict is the same, and what is wrong is still named."""
+
+    @pytest.fixture(autouse=True)
+    def small_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("fabric_plan.planner.threads.check_msccl.BUDGET", 10)
+
+    def test_the_right_schedule(self) -> None:
+        verdict = verdict_of(text("msccl_ring_allreduce_4.xml"))
+        assert verdict.verdict == "valid" and "fingerprints" in codes(verdict, "info")
+
+    def test_a_contribution_that_is_missing_is_named(self) -> None:
+        whole = text("msccl_ring_allreduce_4.xml")
+        broken = whole.replace('type="rrs"', 'type="rcs"', 1)
+        assert broken != whole
+        verdict = verdict_of(broken)
+        assert verdict.verdict == "invalid"
+        (first, *_) = [one for one in verdict.findings if one.code == "output"]
+        assert "; missing: chunk" in first.message
+
+    def test_all_mutants_as_exactly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from schedules import mutants, samples, table
+
+        for make in (samples.ring_all_reduce, samples.all_pairs_all_reduce):
+            for one in mutants.mutants(make(4), 3, 80):
+                small = table.verdict_of(one.text)
+                with monkeypatch.context() as exact:
+                    exact.setattr("fabric_plan.planner.threads.check_msccl.BUDGET", 10**9)
+                    assert table.verdict_of(one.text)[0] == small[0]
