@@ -1,7 +1,7 @@
 """Lower bounds on the time of a collective, for any algorithm on the fabric.
 
-Each holds because bytes have to leave or reach some node over that node's own links, and the last of them still has the
-latency of a path before or after it.
+Each holds because bytes have to leave or reach some node, or some set of nodes, over the links that lead there, and the last of them
+still has the latency of a path, or of a link, before or after it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 from fractions import Fraction
 
+from fabric_plan.models.schedule.cuts import Cut, broadcast_cut, gather_cut
 from fabric_plan.models.schedule.group import Group
+from fabric_plan.planner.errors import InvalidProblem
 from fabric_plan.planner.fabric import Fabric
 
 RANKS_TRIED = 16
@@ -67,13 +69,18 @@ def time_bound(group: Group) -> tuple[Fraction, str]:
         if out[rank] and (pattern in sends and not (root and rank == 0)):
             far = max(reach) if pattern in ("all-reduce", "all-gather") else min(reach)
             value = sends[pattern] / out[rank] + (ahead[nodes[0]] or 0 if root else far)
-            candidates.append((value, f"{sends[pattern]} bytes must leave {fabric.nodes[node].name}"))
+            candidates.append(
+                (value, f"{sends[pattern]} bytes must leave {fabric.nodes[node].name} over its own links")
+            )
         if into[rank] and pattern in takes and not (root and rank == 0):
             far = behind[nodes[0]] or Fraction(0) if root else min(comes)
             if pattern == "all-reduce":
                 far = max(comes)
             candidates.append(
-                (takes[pattern] / into[rank] + far, f"{takes[pattern]} bytes must reach {fabric.nodes[node].name}")
+                (
+                    takes[pattern] / into[rank] + far,
+                    f"{takes[pattern]} bytes must reach {fabric.nodes[node].name} over its own links",
+                )
             )
         if rank == 0 and pattern == "broadcast" and out[0]:
             candidates.append((size / out[0] + max(reach), f"{size} bytes must leave the root"))
@@ -88,5 +95,36 @@ def time_bound(group: Group) -> tuple[Fraction, str]:
         candidates.append(
             (total, "2 (p - 1) partial results of each byte must be sent, as nobody but the ranks reduces")
         )
+    candidates += _cuts(group, fabric, nodes)
     value, reason = max(candidates, key=lambda one: one[0], default=(Fraction(0), "nothing"))
-    return value + fixed, f"time: {reason}, over its own links, with the latency that is left"
+    return value + fixed, f"time: {reason}, with the latency that is left"
+
+
+def _cuts(group: Group, fabric: Fabric, nodes: list[int]) -> list[tuple[Fraction, str]]:
+    """Return bounds from the worst cuts: the bytes that must cross one, and the least latency of its links after the last of them."""
+    size, ranks, pattern = group.job.size, group.size, group.job.pattern
+    shard = size / ranks
+    found: list[tuple[Fraction, str]] = []
+
+    def add(cut: Cut, amount: Fraction, *, reverse: bool, what: str) -> None:
+        crossing = [
+            link.latency
+            for link in fabric.links
+            if (link.source in cut.side) != (link.target in cut.side) and (link.source in cut.side) != reverse
+        ]
+        found.append((cut.seconds * amount + min(crossing, default=Fraction(0)), what))
+
+    try:
+        if pattern in ("all-gather", "reduce-scatter"):
+            reverse = pattern == "reduce-scatter"
+            cut = gather_cut(fabric, nodes, reverse=reverse)
+            add(cut, shard, reverse=reverse, what=cut.told(fabric, "must reach" if reverse else "must leave"))
+        elif pattern in ("broadcast", "reduce", "all-reduce"):
+            for reverse in {"broadcast": (False,), "reduce": (True,)}.get(pattern, (False, True)):
+                cut = broadcast_cut(fabric, nodes, nodes[0], reverse=reverse)
+                verb = "reach" if reverse else "leave"
+                text = f"{size} bytes must {verb} a side of {len(cut.side)} nodes over {cut.bandwidth / 1e9:g} GB/s"
+                add(cut, size, reverse=reverse, what=text)
+    except InvalidProblem:
+        return []
+    return found
