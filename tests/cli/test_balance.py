@@ -140,3 +140,10 @@ def test_bad_input_is_one_line(arguments: list[str], message: str) -> None:
     done = call(*arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert message in done.stderr
+
+
+def test_an_export_is_planned_and_told() -> None:
+    path = Path(__file__).parents[2] / "instances" / "dsf" / "two_zones_export.json"
+    done = call("-f", str(path), "--explain")
+    assert done.returncode == 0, done.stderr
+    assert "53 links, bound 53" in done.stdout and "x/fdsw1.x: input 4 over output 1" in done.stdout
