@@ -75,6 +75,8 @@ class Program:
         (source rank, target rank, channel) of each.
     depth
         Messages that a connection holds; None: without limit.
+    remote
+        (source rank, target rank) of the operations that read or write another rank's memory by themselves.
     """
 
     ranks: int
@@ -96,6 +98,7 @@ class Program:
     wait_start: array[int] = field(default_factory=lambda: array("i", [0]))
     wait: array[int] = field(default_factory=_ints)
     depth: int | None = None
+    remote: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.thread)

@@ -42,10 +42,15 @@ def problem_of(collective: Collective, fabric: Fabric, size: Fraction) -> Schedu
     return ScheduleProblem.of(fabric, pattern, size, group=range(collective.ranks))
 
 
+def _pairs(program: Program) -> list[tuple[int, int]]:
+    """Return (source rank, target rank) of all that crosses the fabric."""
+    return sorted({(a, b) for a, b, _ in program.connections} | set(program.remote.values()))
+
+
 def missing_links(program: Program, fabric: Fabric) -> list[str]:
     """Return connections whose ranks have no path on a fabric."""
     found = []
-    for source, target in sorted({(a, b) for a, b, _ in program.connections}):
+    for source, target in _pairs(program):
         try:
             fabric.route(source, target)
         except (InvalidInput, ValueError) as error:
@@ -57,7 +62,7 @@ def relayed(program: Program, fabric: Fabric) -> list[str]:
     """Return connections whose messages other NPUs of a fabric have to pass on: no link and no switch joins their ranks."""
     seats = set(fabric.seats)
     found = []
-    for source, target in sorted({(a, b) for a, b, _ in program.connections}):
+    for source, target in _pairs(program):
         path = fabric.route(source, target)[0]
         between = [fabric.links[link].target for link in path[:-1]]
         passing = [node for node in between if node in seats]
@@ -139,8 +144,11 @@ def _transfers(program: Program, messages: Messages, fabric: Fabric, depth: int 
     message = np.full(count, -1, dtype=np.int64)
     message[sending] = count + np.arange(len(sending))
     ends = np.array([(a, b) for a, b, _ in program.connections], dtype=np.int32).reshape(-1, 2)
-    source = np.concatenate([seats[ranks], seats[ends[send[sending], 0]]])
-    target = np.concatenate([seats[ranks], seats[ends[send[sending], 1]]])
+    come, go = ranks.copy(), ranks.copy()
+    for op, (a, b) in program.remote.items():
+        come[op], go[op] = a, b
+    source = np.concatenate([seats[come], seats[ends[send[sending], 0]]])
+    target = np.concatenate([seats[go], seats[ends[send[sending], 1]]])
     chunks = np.frombuffer(program.count, dtype=np.int32)
     columns = np.concatenate([chunks, chunks[sending]])
     # Who needs whom, as pairs (transfer, transfer that must have finished).

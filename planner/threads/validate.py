@@ -136,9 +136,9 @@ def _read(source: Source, size: Fraction | None, root: int | None) -> Checked:
             return check_msccl.check(stream, size=whole, root=root)
     content = source.content
     if kind == "json" and others.sniff_json(content)[0] == "mscclpp":
-        from fabric_plan.planner.threads import check_mscclpp
+        from fabric_plan.planner.threads.check_mscclpp import check
 
-        return check_mscclpp.check(content, size=whole, root=root)
+        return check(content, size=whole, root=root)
     return others.check(kind, content, source.path)
 
 

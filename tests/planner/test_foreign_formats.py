@@ -304,7 +304,7 @@ class TestFingerprints:
 
     @pytest.fixture(autouse=True)
     def small_budget(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("fabric_plan.planner.threads.check_msccl.BUDGET", 10)
+        monkeypatch.setattr("fabric_plan.planner.threads.check_data.BUDGET", 10)
 
     def test_the_right_schedule(self) -> None:
         verdict = verdict_of(text("msccl_ring_allreduce_4.xml"))
@@ -326,5 +326,5 @@ class TestFingerprints:
             for one in mutants.mutants(make(4), 3, 80):
                 small = table.verdict_of(one.text)
                 with monkeypatch.context() as exact:
-                    exact.setattr("fabric_plan.planner.threads.check_msccl.BUDGET", 10**9)
+                    exact.setattr("fabric_plan.planner.threads.check_data.BUDGET", 10**9)
                     assert table.verdict_of(one.text)[0] == small[0]
