@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import lcm
 
 from fabric_plan.planner.formats.mscclpp_json import SIGNALS, WAITS, Block, Loop, Move, Operation, Plan, Ref, Sync
@@ -60,10 +60,13 @@ def collective_of(plan: Plan, grains: int, root: int | None) -> Collective:
 
 
 class Lowering:
-    """Makes the program of a plan; findings of what is wrong are added."""
+    """Makes the program of a plan; findings of what is wrong are added.
 
-    def __init__(self, plan: Plan, findings: Findings, root: int | None) -> None:
-        self.plan, self.findings = plan, findings
+    A group of thread blocks cuts each operation's whole range, as the executor does; ``by_chunk``: each of its chunks.
+    """
+
+    def __init__(self, plan: Plan, findings: Findings, root: int | None, *, by_chunk: bool = False) -> None:
+        self.plan, self.findings, self.by_chunk = plan, findings, by_chunk
         moves = [step for block in plan.blocks for op in block.operations for step in _flat(op)]
         self.loops = any(
             isinstance(step, Loop) for block in plan.blocks for op in block.operations for step in op.steps
@@ -75,6 +78,10 @@ class Lowering:
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.packets: dict[int, Buffer] = {}
         self.lanes: list[Lane] = []
+        self.beside: set[Lane] = set()
+        """Lanes of proxies and of writes on their way, which a block's end does not wait for."""
+        self.loose: set[int] = set()
+        """Their numbers in the program."""
         self.signals: dict[Key, list[Op]] = defaultdict(list)
         self.waits: dict[Key, list[Op]] = defaultdict(list)
         self.arrivals: dict[Key, dict[Block, list[tuple[Op, Op]]]] = defaultdict(lambda: defaultdict(list))
@@ -217,6 +224,8 @@ class Lowering:
         for number, lane in enumerate(lanes):
             first = lane.ops[0].index
             block = lane.block
+            if lane in self.beside:
+                self.loose.add(number)
             program.threads.append(
                 Thread(block.rank, block.id, NONE, NONE, 0, block.line, first, first + len(lane.ops))
             )
@@ -356,12 +365,21 @@ class _BlockLowering:
         lane = self.proxies.get(key)
         if lane is None:
             lane = self.proxies[key] = self._lane()
+            self.whole.beside.add(lane)
         found = Op(lane, op, waits=[request])
         lane.ops.append(found)
         return found
 
     def _move(self, op: Operation, move: Move, unit: tuple[int, int] | None) -> None:
-        ranges = [self._range(op, ref, move, unit) for ref in (*move.sources, *move.targets)]
+        refs = (*move.sources, *move.targets)
+        many = {ref.size for ref in refs}
+        if self.whole.by_chunk and move.slice[1] > 1 and len(many) == 1 and max(many) > 1:
+            for k in range(max(many)):
+                one = [replace(ref, index=ref.index + k, size=1) for ref in refs]
+                split = len(move.sources)
+                self._move(op, replace(move, sources=tuple(one[:split]), targets=tuple(one[split:])), unit)
+            return
+        ranges = [self._range(op, ref, move, unit) for ref in refs]
         if any(one is None for one in ranges):
             return
         found = [one for one in ranges if one is not None]
@@ -414,6 +432,7 @@ class _BlockLowering:
             if self.relaxes and not port:
                 # Seen by others whenever it pleases, and at the latest when the block signals for good.
                 beside = self._lane()
+                self.whole.beside.add(beside)
                 remote = None if target[0] == rank else (rank, target[0])
                 write = Op(beside, op, place[1], target[1], False, count, [last], remote)
                 for other, first, end in self.pending:
