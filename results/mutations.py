@@ -34,8 +34,8 @@ def main() -> None:
         f"{len(table.BASES)} right schedules, each checked, and run in {options.runs} random interleavings; {seconds:.0f} s of CPU.",
         "",
         "*Missed* would be a mutant that the validator accepts and that fails in some interleaving. *Never seen to fail* are mutants that "
-        "it refuses and that no interleaving broke: step numbers out of order, fused reductions of unequal counts, and plans whose wrong "
-        "order is too rare to be hit.",
+        "it refuses and that no interleaving broke: step numbers out of order, fused reductions of unequal counts, plans whose outputs may come "
+        "after their rank has ended (the interleavings end when all ranks have), and relaxed signals whose wrong order is too rare to be hit.",
         "",
         "| # | family | mutants | rejected | accepted | missed | never seen to fail |",
         "|---|---|---|---|---|---|---|",
