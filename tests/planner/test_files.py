@@ -196,7 +196,7 @@ def test_unknown_fields_are_errors_that_name_them(problem: Problem) -> None:
         (3, ("middles",)),
         (3, ("flows", 0, "outputs")),
         (3, ("allow",)),
-        (4, ("failed",)),
+        (4, ("fabric", "zones")),
         (5, ("jobs", 1, "size")),
     ],
 )
