@@ -46,7 +46,7 @@ def sniff_json(content: bytes) -> tuple[str, dict[str, Any], str]:
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise InvalidInput("expected a JSON object")
+        raise InvalidInput("JSON: expected an object")
     kinds = {
         "msccl_type": "synthesised",
         "sccl_type": "synthesised",

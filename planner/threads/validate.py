@@ -54,6 +54,10 @@ def sniff(head: bytes) -> str:
     if text[:1] in b"{[":
         return "json"
     if b"\x00" in head or any(byte < 9 for byte in head[:64]):
+        # A trace begins with the length of its metadata, whose first member is the version or an attribute.
+        start = next((k for k, byte in enumerate(head[:10]) if byte < 0x80), 0) + 1
+        if head[start : start + 1] not in (b"\x0a", b"\x12"):
+            raise InvalidInput("not JSON, XML or a Chakra trace")
         return "chakra"
     raise InvalidInput("expected XML, JSON or a Chakra trace")
 
