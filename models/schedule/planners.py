@@ -10,8 +10,8 @@ from fractions import Fraction
 import msgspec
 
 from fabric_plan.models.schedule import direct as _direct
+from fabric_plan.models.schedule import forest, rings, trees
 from fabric_plan.models.schedule import in_network as _in_network
-from fabric_plan.models.schedule import rings, trees
 from fabric_plan.models.schedule.bounds import time_bound
 from fabric_plan.models.schedule.group import Group
 from fabric_plan.planner.errors import InvalidInput, InvalidProblem, LimitReached
@@ -46,6 +46,7 @@ ALGORITHMS = {
     "direct": Algorithm((*_SHARDED, "all-to-all"), _direct.direct),
     "dimension-wise": Algorithm(_SHARDED, rings.dimension_wise),
     "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
+    "trees": Algorithm(_SHARDED, forest.trees, pipelined=True),
     "in-network": Algorithm((*_SHARDED, *_ROOTED), _in_network.in_network, pipelined=True),
 }
 
@@ -100,7 +101,10 @@ def chunks_of(problem: ScheduleProblem, name: str) -> int:
     if not ALGORITHMS[name].pipelined:
         return 1
     job = problem.jobs[0]
-    return problem.chunks or _chunks(name, Group(problem.fabric.for_size(job.size), job))
+    if problem.chunks:
+        return problem.chunks
+    group = Group(problem.fabric.for_size(job.size), job)
+    return forest.pieces_of(group) if name == "trees" else _chunks(name, group)
 
 
 def _chunks(name: str, group: Group) -> int:
@@ -145,6 +149,7 @@ DirectPlanner = _planner("direct")
 DimensionWisePlanner = _planner("dimension-wise")
 HierarchicalPlanner = _planner("hierarchical")
 InNetworkPlanner = _planner("in-network")
+TreesPlanner = _planner("trees")
 
 
 class AutoPlanner:
