@@ -266,7 +266,7 @@ def test_compare_prints_and_writes(tmp_path: Path) -> None:
     assert "<svg" in page.read_text()
     found = document("compare", "all-reduce", "-f", "torus:4x4", "--sizes", "1KiB,1MiB")
     assert found["sizes"] == [1024, 2**20]
-    assert found["winners"][-1] == "dimension-wise"
+    assert found["winners"][-1] == "trees"
 
 
 def test_calibrate_prints_writes_and_predicts(tmp_path: Path) -> None:
