@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from fabric_plan.cli.options import Group, budget_of, check_output, output, solving, talking
+
+if TYPE_CHECKING:
+    from fabric_plan.models.schedule.synchronous import Synchronous
+    from fabric_plan.planner.interface import Budget
+    from fabric_plan.planner.problem import ScheduleProblem
+    from fabric_plan.planner.schedule import SchedulePlan
 
 PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all")
 
@@ -30,6 +38,23 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
     "--chunks", type=int, default=None, metavar="N", help="Chunks of a pipelined algorithm (default: it chooses)."
 )
 @click.option("--slots", type=int, default=None, metavar="N", help="Chunks that a reducing switch can have under way.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 10_000),
+    default=None,
+    metavar="S",
+    help="In S synchronous steps, with the fewest rounds.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100_000),
+    default=None,
+    metavar="R",
+    help="With --steps: no more rounds than these.",
+)
+@click.option(
+    "--frontier", is_flag=True, help="All that no other schedule beats in steps and in rounds a chunk, each proved."
+)
 @output("Write the schedule here (.json, .json.gz; - for stdout).")
 @solving
 @talking
@@ -40,6 +65,9 @@ def command(
     group: tuple[int, ...] | None,
     chunks: int | None,
     slots: int | None,
+    steps: int | None,
+    rounds: int | None,
+    frontier: bool,
     output: str | None,
     planner: str,
     time_limit: float,
@@ -55,21 +83,42 @@ def command(
     \b
     Planners: auto (the quickest of all), ring, double-ring, chain,
     recursive-doubling, halving-doubling, binomial-tree, double-binary-tree,
-    direct, dimension-wise, hierarchical, in-network.
+    direct, dimension-wise, hierarchical, trees, in-network.
     \b
     Examples:
       fabric-plan schedule all-reduce --planner ring --fabric ring:8 -o s.json
       fabric-plan schedule all-gather --fabric torus:8x8 --size 1GiB
+      fabric-plan schedule all-gather --fabric dgx1 --steps 3 --chunks 6
+      fabric-plan schedule all-gather --fabric dgx1 --frontier
       fabric-plan schedule broadcast --fabric nvl72 --group 0-15 --planner in-network
     """
     from fabric_plan.cli import console, schedule_console
-    from fabric_plan.planner import files, schedule_result
+    from fabric_plan.planner import files, interface, schedule_result
+    from fabric_plan.planner.errors import InvalidInput, PlanRejected
     from fabric_plan.planner.problem import ScheduleProblem
 
     check_output(output, as_json=as_json)
     problem = ScheduleProblem.of(fabric, pattern, size, group=group, chunks=chunks, slots=slots)
     budget = budget_of(time_limit, workers, seed, deterministic)
-    plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
+    if (rounds is not None and steps is None) or (frontier and steps is not None):
+        raise InvalidInput("--rounds needs --steps, and --frontier goes without")
+    if (steps is not None or frontier) and planner != "auto":
+        raise InvalidInput("--steps and --frontier are a model of their own: give no --planner")
+    if frontier:
+        _frontier(problem, budget, as_json=as_json)
+        return
+    plan: SchedulePlan
+    if steps is not None:
+        from fabric_plan.models.schedule.planners import synchronous_plan
+
+        plan, found = synchronous_plan(problem, steps, rounds, budget)
+        plan, faults = interface.validate(plan)
+        if faults:
+            raise PlanRejected(f"the simulator refuses the synchronous schedule: {faults[0]}", tuple(faults))
+        if not as_json and output != "-":
+            print(_told(found))
+    else:
+        plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
     if output is not None:
         files.write_plan(plan, output)
     if as_json:
@@ -78,3 +127,34 @@ def command(
         schedule_console.print_plan(plan, verbose=verbose)
         if output is not None:
             print(f"Written to {output}")
+
+
+def _told(one: Synchronous) -> str:
+    proved = "no fewer, proved" if one.total == one.bound else f"at least {one.bound}"
+    return f"{one.steps} steps, {one.chunks} chunks, {one.total} rounds ({proved} by {one.proof}): {one.total / one.chunks:.4g} rounds a chunk"
+
+
+def _frontier(problem: ScheduleProblem, budget: Budget, *, as_json: bool) -> None:
+    """Print or emit the schedules that no other beats in steps and in rounds a chunk."""
+    from fabric_plan.cli import console
+    from fabric_plan.models.schedule.group import Group
+    from fabric_plan.models.schedule.synchronous import frontier, net_of
+    from fabric_plan.planner.errors import InvalidInput
+
+    job = problem.jobs[0]
+    if job.pattern not in ("all-gather", "reduce-scatter"):
+        raise InvalidInput(f"--frontier is of all-gather and reduce-scatter, not of {job.pattern}")
+    net = net_of(Group(problem.fabric.for_size(job.size), job), reverse=job.pattern == "reduce-scatter")
+    found = frontier(net, budget, most_chunks=problem.chunks or 6)
+    if as_json:
+        rows = [
+            {"steps": one.steps, "chunks": one.chunks, "rounds": one.total, "bound": one.bound, "proof": one.proof}
+            for one in found
+        ]
+        console.emit(
+            {"schema": "fabric-plan/frontier/1", "fabric": problem.fabric.name, "pattern": job.pattern, "points": rows}
+        )
+        return
+    for one in found:
+        print(_told(one))
+    print(f"Diameter {net.diameter}; {float(net.per_chunk):.6g} rounds a chunk by the worst cut ({net.per_chunk})")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +22,9 @@ from fabric_plan.planner.problem import Problem, ScheduleProblem
 from fabric_plan.planner.schedule import Columns, SchedulePlan
 from fabric_plan.planner.simulator.dataflow import NOT, Found
 from fabric_plan.planner.simulator.schedule import simulate
+
+if TYPE_CHECKING:
+    from fabric_plan.models.schedule.synchronous import Synchronous
 
 _SHARDED = ("all-reduce", "all-gather", "reduce-scatter")
 _ROOTED = ("broadcast", "reduce")
@@ -70,6 +74,49 @@ def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
     status = Status.OPTIMAL if key.closed else Status.FEASIBLE
     certificate = Certificate(status=status, keys=(key,), proof=(proof,))
     return msgspec.structs.replace(draft, certificate=certificate, planner=name)
+
+
+def synchronous_plan(
+    problem: ScheduleProblem, steps: int, rounds: int | None, budget: Budget
+) -> tuple[SchedulePlan, Synchronous]:
+    """Return an all-gather or reduce-scatter in so many steps with the fewest rounds, as a plan that is not validated yet.
+
+    Raises
+    ------
+    Infeasible, LimitReached, InvalidProblem
+        As :func:`fabric_plan.models.schedule.synchronous.fewest_rounds`; when it is another collective.
+    """
+    from fabric_plan.models.schedule import synchronous
+
+    job = problem.jobs[0]
+    if job.pattern not in ("all-gather", "reduce-scatter"):
+        raise InvalidProblem(
+            f"synchronous: steps and rounds are of all-gather and reduce-scatter, not of {job.pattern}"
+        )
+    reverse = job.pattern == "reduce-scatter"
+    group = Group(problem.fabric.for_size(job.size), job)
+    net = synchronous.net_of(group, reverse=reverse)
+    found = synchronous.fewest_rounds(net, steps, problem.chunks or 1, budget, rounds=rounds)
+    columns = Columns()
+    shards = synchronous.write(columns, group, found, reverse=reverse)
+    plan = SchedulePlan(
+        problem=problem,
+        algorithm="synchronous",
+        shards=tuple(shards),
+        transfers=columns.transfers(),
+        certificate=Certificate(status=Status.UNKNOWN, keys=()),
+        planner="synchronous",
+    )
+    seconds = simulate(plan, followed=Found([], NOT)).report.seconds
+    if seconds is None:
+        raise InvalidProblem("synchronous: its transfers wait for one another for ever")
+    bound, proof = time_bound(group)
+    key = Key(name="time", value=seconds, bound=bound, unit="s")
+    told = f"rounds: {found.total} in {found.steps} steps of {found.chunks} chunks; at least {found.bound}, by {found.proof}"
+    certificate = Certificate(
+        status=Status.OPTIMAL if key.closed else Status.FEASIBLE, keys=(key,), proof=(proof, told)
+    )
+    return _timed(msgspec.structs.replace(plan, certificate=certificate), budget), found
 
 
 def draft_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
