@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fabric_plan.models.schedule import direct as _direct
-from fabric_plan.models.schedule import forest, rings, trees
+from fabric_plan.models.schedule import forest, rings, rotations, trees
 from fabric_plan.models.schedule import in_network as _in_network
 from fabric_plan.models.schedule.bounds import time_bound
 from fabric_plan.models.schedule.group import Group
@@ -50,6 +50,7 @@ ALGORITHMS = {
     "direct": Algorithm((*_SHARDED, "all-to-all"), _direct.direct),
     "dimension-wise": Algorithm(_SHARDED, rings.dimension_wise),
     "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
+    "rotations": Algorithm(_SHARDED, rotations.rotations),
     "trees": Algorithm(_SHARDED, forest.trees, pipelined=True),
     "in-network": Algorithm((*_SHARDED, *_ROOTED), _in_network.in_network, pipelined=True),
 }
@@ -197,6 +198,7 @@ DimensionWisePlanner = _planner("dimension-wise")
 HierarchicalPlanner = _planner("hierarchical")
 InNetworkPlanner = _planner("in-network")
 TreesPlanner = _planner("trees")
+RotationsPlanner = _planner("rotations")
 
 
 class AutoPlanner:
