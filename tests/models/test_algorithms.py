@@ -184,6 +184,8 @@ def test_every_rank_ends_with_what_it_should(ranks: int, name: str) -> None:
     fabric: Fabric | str = fabrics.get(name, "full:{}").format(ranks)
     if name == "hierarchical":
         fabric = boxes(ranks, 3, (500, 450), (5000, 50))
+    if name == "rotations":
+        fabric = f"torus:{ranks}x{ranks}" if ranks > 2 else "torus:3x3x3"
     done = 0
     for pattern in ALGORITHMS[name].patterns:
         try:
