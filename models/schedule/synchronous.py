@@ -17,6 +17,7 @@ from math import ceil
 import numpy as np
 from ortools.sat.python import cp_model
 
+from fabric_plan.models import solve
 from fabric_plan.models.schedule.cuts import gather_cut
 from fabric_plan.models.schedule.group import Group
 from fabric_plan.models.schedule.symmetry import Permutation, free_group
@@ -232,25 +233,22 @@ def _solve(
     if rounds is not None:
         model.add(total <= rounds)
     model.minimize(total)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(0.05, min(budget.left, 1e6))
-    solver.parameters.num_workers = budget.workers or 0
-    solver.parameters.random_seed = budget.seed
-    status = solver.solve(model)
+    names = list(sends)
+    outcome = solve.run(model, budget, wanted=[*per_step, *(sends[one] for one in names)])
     limit = sum(known[0]) if known is not None else (rounds + 1 if rounds is not None else floor)
-    if status == cp_model.INFEASIBLE:
+    if outcome.answer is solve.Answer.INFEASIBLE:
         return None, limit
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, floor
-    bound = max(floor, ceil(solver.best_objective_bound - 1e-6))
-    chosen = [one for one, x in sends.items() if solver.boolean_value(x)]
+    if outcome.values is None:
+        return None, max(floor, outcome.bound or 0)
+    bound = max(floor, outcome.bound or 0)
+    chosen = [one for one, value in zip(names, outcome.values[steps:], strict=True) if value]
     images = [
         Send(int(p[one.root]), one.chunk, int(p[one.source]), int(p[one.target]), one.step)
         for p in group
         for one in chosen
     ]
     found = (
-        tuple(solver.value(one) for one in per_step),
+        outcome.values[:steps],
         tuple(sorted(images, key=lambda one: (one.step, one.root, one.chunk))),
     )
     return found, bound

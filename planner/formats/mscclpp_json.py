@@ -60,20 +60,22 @@ class Sync:
 
 @dataclass(frozen=True)
 class Loop:
-    """A pipeline: its body runs for one unit of the chunks after the other."""
+    """A pipeline: its body runs for one unit of the chunks after the other; ``unit`` is in bytes."""
 
     chunks: int
+    unit: int
     body: tuple[Operation, ...]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of the file: its name, number in its block, line, and what it does, step by step."""
+    """An operation of the file: its name, number in its block, line, what it does, step by step, and how many buffers it names a side."""
 
     name: str
     number: int
     line: int
     steps: tuple[Move | Sync | Loop, ...]
+    buffers: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class Plan:
         First values, by ("semaphore", rank, number).
     channels
         All that ranks have: keys by which they signal.
+    reuse, double
+        Whether pipelines use scratch again, and whether calls take its halves in turn.
     quirks
         What the runtime is known to do to some operation, with the line.
     """
@@ -115,6 +119,8 @@ class Plan:
     blocks: list[Block] = field(default_factory=list)
     semaphores: dict[tuple[Any, ...], int] = field(default_factory=dict)
     channels: set[Key] = field(default_factory=set)
+    reuse: bool = False
+    double: bool = False
     quirks: list[tuple[str, str, int]] = field(default_factory=list)
 
 

@@ -67,6 +67,8 @@ def read(document: dict[str, Any], gpus: list[dict[str, Any]], lines: Lines) -> 
         len(gpus),
         declared,
     )
+    plan.reuse = document.get("reuse_resources") is True
+    plan.double = document.get("use_double_scratch_buffer") is True
     members = [_Rank(rank, gpu, plan) for rank, gpu in enumerate(gpus)]
     total = 0
     for one in members:
@@ -155,7 +157,9 @@ class _Block:
         op = mapping(value, where)
         name = text_of(op, "name", where)
         line = self.lines.take()
-        return Operation(name, number, line, tuple(self._steps(op, name, where, number, line)))
+        sides = [op[side] for side in ("src_buff", "dst_buff") if isinstance(op.get(side), list)]
+        steps = tuple(self._steps(op, name, where, number, line))
+        return Operation(name, number, line, steps, max(map(len, sides), default=0))
 
     def _channel(self, kind: str, local: Any, where: str) -> tuple[Any, Any]:
         own = self.channels.get(kind, [])
@@ -181,12 +185,13 @@ class _Block:
             return [Sync(name, keys)]
         if name == "pipeline":
             context = mapping(member(op, "iter_context", where), f"{where}.iter_context")
-            whole(member(context, "unit_size", where), f"{where}.iter_context.unit_size", 1, 1 << 62)
+            unit = whole(member(context, "unit_size", where), f"{where}.iter_context.unit_size", 1, 1 << 62)
             chunks = whole(member(context, "num_chunks", where), f"{where}.iter_context.num_chunks", 1, MAX_CHUNKS)
             rows = listed(member(op, "ops", where), f"{where}.ops")
-            return [
-                Loop(chunks, tuple(self._operation(one, f"{where}.ops[{k}]", number) for k, one in enumerate(rows)))
-            ]
+            body = tuple(self._operation(one, f"{where}.ops[{k}]", number) for k, one in enumerate(rows))
+            if any(isinstance(step, Loop) for inner in body for step in inner.steps):
+                raise InvalidInput(f"{where}: a pipeline inside a pipeline, which the executor does not run")
+            return [Loop(chunks, unit, body)]
         kind = op.get("channel_type", "memory")
         if kind not in KINDS:
             raise InvalidInput(f"{where}.channel_type: expected {', '.join(KINDS)}, found {str(kind)[:40]!r}")

@@ -155,7 +155,7 @@ def _races(
     tried = 0
     for race in races(program, order, before):
         a, b, place = program.where(race.first), program.where(race.second), program.place(race.location)
-        changed: str | None = None
+        changed: str | None = f"not tried the other way round, as more than {MOST_TURNED} pairs race"
         if tried < MOST_TURNED:
             tried += 1
             changed = _changed(collective, buffers, program, messages, order, start, final, values, race, outputs)
