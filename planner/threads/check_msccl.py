@@ -9,7 +9,8 @@ from fabric_plan.planner.formats.msccl_xml import Algorithm, read_msccl
 from fabric_plan.planner.threads.check_data import check_data
 from fabric_plan.planner.threads.checked import Checked
 from fabric_plan.planner.threads.findings import Findings, Verdict
-from fabric_plan.planner.threads.msccl import CHUNK_BYTES, DEPTHS, Header, Lowering, check_limits, header
+from fabric_plan.planner.threads.msccl import Lowering
+from fabric_plan.planner.threads.msccl_header import CHUNK_BYTES, DEPTHS, Header, check_limits, header
 from fabric_plan.planner.threads.order import Messages, cycle, matched, parts_of, stuck_with_room, topological
 from fabric_plan.planner.threads.program import Program
 
