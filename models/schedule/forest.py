@@ -197,7 +197,9 @@ def _up(columns: Columns, group: Group, edges: _Edges, chunks: int) -> list[IntC
     found: list[IntColumn] = []
     for piece in range(chunks):
         number = np.full(len(edges.tree) + 1, -1, dtype=np.int64)
-        for rows in reversed(edges.levels):
+        for level in reversed(edges.levels):
+            # Everyone begins with another receiver, so that no link is everyone's at once.
+            rows = level[np.argsort((edges.parent[level] - edges.child[level]) % group.size, kind="stable")]
             number[rows] = columns.add(
                 group.nodes[edges.child[rows]],
                 group.nodes[edges.parent[rows]],
