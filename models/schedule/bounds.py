@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from fabric_plan.models.schedule.cuts import Cut, broadcast_cut, gather_cut
 from fabric_plan.models.schedule.group import Group
+from fabric_plan.models.schedule.metric import all_to_all_bound
 from fabric_plan.planner.errors import InvalidProblem
 from fabric_plan.planner.fabric import Fabric
 
@@ -119,6 +120,10 @@ def _cuts(group: Group, fabric: Fabric, nodes: list[int]) -> list[tuple[Fraction
             reverse = pattern == "reduce-scatter"
             cut = gather_cut(fabric, nodes, reverse=reverse)
             add(cut, shard, reverse=reverse, what=cut.told(fabric, "must reach" if reverse else "must leave"))
+        elif pattern == "all-to-all":
+            seconds = all_to_all_bound(fabric, nodes)
+            if seconds:
+                found.append((seconds * shard, "all pairs' bytes take up so much bandwidth on any ways"))
         elif pattern in ("broadcast", "reduce", "all-reduce"):
             for reverse in {"broadcast": (False,), "reduce": (True,)}.get(pattern, (False, True)):
                 cut = broadcast_cut(fabric, nodes, nodes[0], reverse=reverse)
