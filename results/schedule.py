@@ -19,6 +19,7 @@ from fabric_plan.models.schedule.cuts import gather_cut
 from fabric_plan.models.schedule.forest import MOST_EDGES, packing_of
 from fabric_plan.models.schedule.group import Group
 from fabric_plan.models.schedule.logical import logical
+from fabric_plan.models.schedule.metric import all_to_all_bound
 from fabric_plan.models.schedule.packing import seconds_of
 from fabric_plan.models.schedule.synchronous import fewest_rounds, frontier, net_of
 from fabric_plan.planner.errors import FabricPlanError
@@ -55,11 +56,11 @@ def fabrics(folder: Path) -> list[str]:
     lines = [
         "## Bounds and trees",
         "",
-        "Bound: the worst cut, exact. Trees: throughput as a part of the bound's (1 is exact, in rationals), greatest height, different trees a root, CPU "
+        "Bound: the worst cut, exact; all-to-all by lengths of links, exact for the lengths found. Trees: throughput as a part of the bound's (1 is exact, in rationals), greatest height, different trees a root, CPU "
         "seconds. Gap: how far the simulated time of the schedule along them (1 GiB) is above the lower bound, latency included.",
         "",
-        "| fabric | NPUs | all-gather bound GB/s | bound s | of the bound | height | trees a root | pack s | all-gather gap | reduce-scatter gap | all-reduce gap |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| fabric | NPUs | all-gather bound GB/s | bound s | all-to-all bound GB/s | bound s | of the bound | height | trees a root | pack s | all-gather gap | reduce-scatter gap | all-reduce gap |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted(folder.glob("*.json")):
         group = group_of(str(path))
@@ -67,7 +68,9 @@ def fabrics(folder: Path) -> list[str]:
             continue
         cut, bound_seconds = timed(lambda group=group: gather_cut(group.fabric, group.nodes.tolist()))
         rate = float(group.size / cut.seconds) / 1e9
-        row = f"| {path.stem} | {group.size} | {rate:.3f} | {bound_seconds:.3f} |"
+        pairs, pairs_seconds = timed(lambda group=group: all_to_all_bound(group.fabric, group.nodes.tolist()))
+        blocks = f"{float(group.size / pairs) / 1e9:.3f}" if pairs else "-"
+        row = f"| {path.stem} | {group.size} | {rate:.3f} | {bound_seconds:.3f} | {blocks} | {pairs_seconds:.2f} |"
         try:
             packing, seconds = timed(lambda group=group: packing_of(group))
         except FabricPlanError:
