@@ -191,7 +191,8 @@ def _solve(
             "synchronous: the model would be too large; fewer chunks or steps, or a fabric with more symmetry"
         )
     model = cp_model.CpModel()
-    most = rounds if rounds is not None else max(floor + steps, 2 * floor)
+    # No link has more to carry in a step than every chunk once, so no step needs more rounds than there are chunks.
+    most = rounds if rounds is not None else max(1, chunks * net.ranks)
     per_step = [model.new_int_var(1, most, f"r{s}") for s in range(steps)]
     load: dict[tuple[int, int], list[cp_model.IntVar]] = {}
     sends: dict[Send, cp_model.IntVar] = {}
