@@ -53,7 +53,9 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
     help="With --steps: no more rounds than these.",
 )
 @click.option(
-    "--frontier", is_flag=True, help="All that no other schedule beats in steps and in rounds a chunk, each proved."
+    "--frontier",
+    is_flag=True,
+    help="Of schedules with up to --chunks chunks (6), those that no other beats in steps and in rounds a chunk.",
 )
 @output("Write the schedule here (.json, .json.gz; - for stdout).")
 @solving
@@ -157,4 +159,14 @@ def _frontier(problem: ScheduleProblem, budget: Budget, *, as_json: bool) -> Non
         return
     for one in found:
         print(_told(one))
+    end = found[-1].total == net.per_chunk * found[-1].chunks
+    most = problem.chunks or 6
+    print(
+        f"Of schedules with up to {most} chunks; "
+        + (
+            "the last meets the worst cut, so nothing has fewer rounds a chunk"
+            if end
+            else "with more steps some may have fewer rounds"
+        )
+    )
     print(f"Diameter {net.diameter}; {float(net.per_chunk):.6g} rounds a chunk by the worst cut ({net.per_chunk})")

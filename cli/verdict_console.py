@@ -25,7 +25,10 @@ def add_bound(simulation: dict[str, Any], fabric: Fabric) -> None:
     pattern = PATTERNS.get(simulation["pattern"])
     if pattern is None:
         return
-    problem = ScheduleProblem.of(fabric, pattern, Fraction(simulation["size"]), group=range(simulation["ranks"]))
+    # The first of a group is its root, and the bound of a rooted collective is that root's.
+    root = simulation["root"]
+    group = [root, *(rank for rank in range(simulation["ranks"]) if rank != root)]
+    problem = ScheduleProblem.of(fabric, pattern, Fraction(simulation["size"]), group=group)
     bound, why = time_bound(Group(problem.fabric, problem.jobs[0]))
     simulation["bound"] = float(bound)
     simulation["bound_proof"] = why

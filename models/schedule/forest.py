@@ -6,7 +6,6 @@ the one after the other: on a fabric that is equally wide both ways along the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,14 +25,6 @@ MOST_EDGES = 6_000
 
 MOST_CHUNKS = 120_000
 MOST_TRANSFERS = 600_000
-
-
-@dataclass(frozen=True)
-class Forest:
-    """Trees of a collective's group, downwards and (None: the same, turned round) upwards."""
-
-    down: Packing
-    up: Packing | None
 
 
 @lru_cache(maxsize=16)

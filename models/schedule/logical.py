@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 from fabric_plan.models.schedule.cuts import gather_cut
 from fabric_plan.models.schedule.group import Group
@@ -156,15 +157,7 @@ def max_min(paths: dict[Pair, list[tuple[int, Fraction]]], fabric: Fabric) -> di
 
 def _seconds(ranks: int, width: dict[Pair, Fraction]) -> Fraction:
     """Return what the worst cut of a logical graph asks of a byte of shard."""
-    scale = 1
-    for one in width.values():
-        scale = scale * one.denominator // _gcd(scale, one.denominator)
+    scale = lcm(*(one.denominator for one in width.values()))
     links = [Link(a, b, int(one * scale), Fraction(0)) for (a, b), one in width.items() if one]
     fabric = Fabric("logical", [Node("npu", f"rank{k}") for k in range(ranks)], links)
     return gather_cut(fabric, range(ranks)).seconds * scale
-
-
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return a

@@ -112,7 +112,6 @@ class _Packer:
         self.left = np.full(ranks, each, dtype=np.int64)
         """Copies of each root that no tree has yet."""
         self.trees: list[Tree] = []
-        self.turn = 0
 
     def grow(self) -> None:
         """Pack one more tree, of the root whose turn it is, and its images."""

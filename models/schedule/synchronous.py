@@ -256,17 +256,22 @@ def _solve(
 
 
 def frontier(net: Net, budget: Budget, *, most_steps: int | None = None, most_chunks: int = 6) -> list[Synchronous]:
-    """Return the schedules that no other beats in both steps and rounds a chunk, each with its proof."""
+    """Return the schedules of so many chunks at most that no other of these beats in both steps and rounds a chunk.
+
+    Steps go on until the worst cut is met, after which nothing is better with any number of chunks, or to ``most_steps`` (default: the
+    diameter and 3). A point is proved where its rounds equal its bound; with more chunks than these some other may lie between.
+    """
     found: list[Synchronous] = []
-    limit = most_steps or net.diameter + 1
     best: Fraction | None = None
-    for steps in range(net.diameter, limit + 1):
+    for steps in range(net.diameter, (most_steps or net.diameter + 3) + 1):
         rows = [fewest_rounds(net, steps, chunks, budget) for chunks in range(1, most_chunks + 1)]
         one = min(rows, key=lambda row: (Fraction(row.total, row.chunks), row.chunks))
         value = Fraction(one.total, one.chunks)
         if best is None or value < best:
             found.append(one)
             best = value
+        if best == net.per_chunk:
+            break
     return found
 
 

@@ -44,7 +44,6 @@ class TecclSchedule:
     flows: tuple[Flow, ...]
     demands: dict[tuple[int, int, int], float]
     epochs: int | None
-    epoch_seconds: float | None
 
 
 def read_teccl(document: dict[str, Any], text: str) -> TecclSchedule:
@@ -80,7 +79,6 @@ def read_teccl(document: dict[str, Any], text: str) -> TecclSchedule:
         tuple(flows),
         _demands(document),
         document.get("3-Epochs_Required") if isinstance(document.get("3-Epochs_Required"), int) else None,
-        document.get("1-Epoch_Duration") if isinstance(document.get("1-Epoch_Duration"), float) else None,
     )
 
 

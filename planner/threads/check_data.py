@@ -36,8 +36,8 @@ def check_data(
     *,
     root: int | None,
     quick: bool = False,
-) -> None:
-    """Follow the data and add what is wrong: outputs, races, orders of reduction.
+) -> Collective:
+    """Follow the data and add what is wrong: outputs, races, orders of reduction; return the collective with its root, where that was found out.
 
     Parameters
     ----------
@@ -70,11 +70,12 @@ def check_data(
             "error", "output", one.told(values) + last, line=line, witness=_history(program, one.location, order)
         )
     if wrong or quick:
-        return
+        return collective
     if collective.name == "custom":
         findings.add("info", "custom", "a custom collective: no output is known to be wrong, only orders are compared")
     _races(collective, buffers, program, messages, order, start, state, values, findings)
     _reductions(collective, buffers, program, messages, order, findings)
+    return collective
 
 
 def _followed(

@@ -8,6 +8,7 @@ from typing import BinaryIO
 from fabric_plan.planner.formats.msccl_xml import Algorithm, read_msccl
 from fabric_plan.planner.threads.check_data import check_data
 from fabric_plan.planner.threads.checked import Checked
+from fabric_plan.planner.threads.collectives import Collective
 from fabric_plan.planner.threads.findings import Findings, Verdict
 from fabric_plan.planner.threads.msccl import Lowering
 from fabric_plan.planner.threads.msccl_header import CHUNK_BYTES, DEPTHS, Header, check_limits, header
@@ -39,7 +40,7 @@ def check(data: bytes | BinaryIO, *, size: int | None = None, root: int | None =
     head = header(algorithm, findings, root)
     check_limits(algorithm, head, findings)
     _selection(algorithm, head, findings)
-    first: tuple[Program, Messages, array[int]] | None = None
+    first: tuple[Program, Messages, array[int], Collective] | None = None
     for in_place in head.placements:
         before = len(findings.kept)
         found = _placement(algorithm, head, findings, in_place=in_place, root=root, quick=quick)
@@ -60,9 +61,10 @@ def check(data: bytes | BinaryIO, *, size: int | None = None, root: int | None =
     else:
         kind = "valid"
     verdict = Verdict(kind, "msccl-xml", summary, tuple(findings.summed()), hangs)  # type: ignore[arg-type]
-    program, messages, order = first if first is not None and kind != "invalid" else (None, None, None)
     depth = DEPTHS[head.protocol]
-    return Checked(verdict, program, messages, order, head.collective, depth, head.min_bytes, head.max_bytes)
+    if first is None or kind == "invalid":
+        return Checked(verdict, collective=head.collective, depth=depth, low=head.min_bytes, high=head.max_bytes)
+    return Checked(verdict, *first, depth, head.min_bytes, head.max_bytes)
 
 
 def _summary(algorithm: Algorithm, head: Header) -> str:
@@ -84,7 +86,7 @@ def _selection(algorithm: Algorithm, head: Header, findings: Findings) -> None:
 
 def _placement(
     algorithm: Algorithm, head: Header, findings: Findings, *, in_place: bool, root: int | None, quick: bool
-) -> tuple[Program, Messages, array[int]] | None:
+) -> tuple[Program, Messages, array[int], Collective] | None:
     """Check one placement; return the program with its order, None where something keeps it from running."""
     lowering = Lowering(algorithm, head, findings, in_place=in_place)
     program = lowering.lower()
@@ -107,8 +109,10 @@ def _placement(
         return None
     if findings.has("error"):
         return None
-    check_data(head.collective, lowering.buffers, program, messages, order, findings, root=root, quick=quick)
-    return program, messages, order
+    collective = check_data(
+        head.collective, lowering.buffers, program, messages, order, findings, root=root, quick=quick
+    )
+    return program, messages, order, collective
 
 
 def _room(head: Header, program: Program, messages: Messages, findings: Findings, size: int | None) -> int | None:

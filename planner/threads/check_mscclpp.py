@@ -158,7 +158,9 @@ def _ran(lowering: Lowering, findings: Findings, root: int | None) -> Followed |
         text = f"some operations never run, in no interleaving: {told[0]}"
         findings.add("error", "deadlock", text, line=program.line[ops[0]], witness=told)
         return None
-    check_data(lowering.collective, lowering.buffers, program, messages, order, findings, root=root)
+    lowering.collective = check_data(
+        lowering.collective, lowering.buffers, program, messages, order, findings, root=root
+    )
     if not findings.has("error"):
         _inputs(lowering, program, messages, order, findings)
         _late(lowering, program, order, findings)

@@ -16,9 +16,6 @@ from fabric_plan.planner.errors import InvalidInput
 MAX_LOCATIONS = 60_000_000
 """More chunks in all buffers of all ranks cannot be followed."""
 
-READS_TARGET = 1
-"""Flag of an operation that adds to what it writes over."""
-
 NONE = -1
 
 

@@ -183,6 +183,7 @@ def validate_source(
         "size": int(used),
         "pattern": found.collective.name,
         "ranks": found.collective.ranks,
+        "root": found.collective.root,
         "seconds": float(report.seconds),
         "terms": {term.name: float(term.seconds) for term in report.terms if term.seconds},
         "links": [

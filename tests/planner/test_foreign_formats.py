@@ -328,3 +328,35 @@ class TestFingerprints:
                 with monkeypatch.context() as exact:
                     exact.setattr("fabric_plan.planner.threads.check_data.BUDGET", 10**9)
                     assert table.verdict_of(one.text)[0] == small[0]
+
+
+def test_the_bound_is_that_of_the_root_in_the_file(tmp_path: Path) -> None:
+    """A broadcast from the rank with the wide links is not held against the bound of one with a narrow link."""
+    from fabric_plan.cli.verdict_console import add_bound
+
+    nodes = [{"id": k, "kind": "gpu"} for k in range(3)]
+    wide = {(2, 0): 100, (2, 1): 100, (0, 1): 1, (1, 0): 1, (0, 2): 1, (1, 2): 1}
+    links = [{"src": a, "dst": b, "cap": 1, "bw_GBps": gbps, "lat_us": 1} for (a, b), gbps in wide.items()]
+    path = tmp_path / "uneven.json"
+    path.write_text(json.dumps({"name": "uneven", "nodes": nodes, "links": links}))
+    fabric = load_fabric(str(path))
+    chunks = [{"pre": [2], "post": [0, 1, 2], "addr": 0}]
+    steps = [{"rounds": 1, "sends": [[0, 2, 0], [0, 2, 1]]}]
+    synthesised = {
+        "msccl_type": "algorithm",
+        "name": "b",
+        "steps": steps,
+        "collective": {"name": "Broadcast(n=3,root=2)", "nodes": 3, "chunks": chunks},
+    }
+    xml = """<algo name="b" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="3" coll="broadcast" inplace="1" outofplace="0" minBytes="0" maxBytes="0">
+  <gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="-1" recv="2" chan="0"><step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu>
+  <gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="-1" recv="2" chan="0"><step s="0" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu>
+  <gpu id="2" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="0" recv="-1" chan="0"><step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb><tb id="1" send="1" recv="-1" chan="0"><step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/></tb></gpu>
+</algo>
+"""
+    for content in (json.dumps(synthesised), xml):
+        data = content.encode()
+        found = validate_source(Source("x", data, data), fabric=fabric, size=Fraction(1 << 20))
+        assert found.verdict == "valid" and found.simulation is not None and found.simulation["root"] == 2
+        add_bound(found.simulation, fabric)
+        assert 0 < found.simulation["bound"] <= found.simulation["seconds"]
