@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fabric_plan.planner.problem import ScheduleProblem
     from fabric_plan.planner.schedule import SchedulePlan
 
-PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all")
+PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "gather", "scatter")
 
 
 @click.command("schedule", short_help="Schedule a collective on a fabric.")
@@ -33,6 +33,13 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
     default=None,
     metavar="SEATS",
     help="Ranks in order, as in 0-7,12 (default: all); the first is the root.",
+)
+@click.option(
+    "--fail",
+    "failed",
+    multiple=True,
+    metavar="WHAT",
+    help="A node (plane3), links both ways (gpu0:plane3) or one way (gpu0->plane3) that are down; repeatable.",
 )
 @click.option(
     "--chunks", type=int, default=None, metavar="N", help="Chunks of a pipelined algorithm (default: it chooses)."
@@ -65,6 +72,7 @@ def command(
     fabric: str,
     size: str,
     group: tuple[int, ...] | None,
+    failed: tuple[str, ...],
     chunks: int | None,
     slots: int | None,
     steps: int | None,
@@ -92,15 +100,19 @@ def command(
       fabric-plan schedule all-gather --fabric torus:8x8 --size 1GiB
       fabric-plan schedule all-gather --fabric dgx1 --steps 3 --chunks 6
       fabric-plan schedule all-gather --fabric dgx1 --frontier
+      fabric-plan schedule all-gather --fabric nvl72 --fail plane3
       fabric-plan schedule broadcast --fabric nvl72 --group 0-15 --planner in-network
     """
     from fabric_plan.cli import console, schedule_console
     from fabric_plan.planner import files, interface, schedule_result
+    from fabric_plan.planner.degraded import degraded
     from fabric_plan.planner.errors import InvalidInput, PlanRejected
+    from fabric_plan.planner.files import load_fabric
     from fabric_plan.planner.problem import ScheduleProblem
 
     check_output(output, as_json=as_json)
-    problem = ScheduleProblem.of(fabric, pattern, size, group=group, chunks=chunks, slots=slots)
+    left, alive = degraded(load_fabric(fabric), failed)
+    problem = ScheduleProblem.of(left, pattern, size, group=group or alive, chunks=chunks, slots=slots)
     budget = budget_of(time_limit, workers, seed, deterministic)
     if (rounds is not None and steps is None) or (frontier and steps is not None):
         raise InvalidInput("--rounds needs --steps, and --frontier goes without")

@@ -83,6 +83,10 @@ def time_bound(group: Group) -> tuple[Fraction, str]:
                     f"{takes[pattern]} bytes must reach {fabric.nodes[node].name} over its own links",
                 )
             )
+        if rank == 0 and pattern == "scatter" and out[0]:
+            candidates.append((part / out[0] + min(reach), f"{part} bytes must leave the root"))
+        if rank == 0 and pattern == "gather" and into[0]:
+            candidates.append((part / into[0] + min(comes), f"{part} bytes must reach the root"))
         if rank == 0 and pattern == "broadcast" and out[0]:
             candidates.append((size / out[0] + max(reach), f"{size} bytes must leave the root"))
         if rank == 0 and pattern == "reduce" and into[0]:

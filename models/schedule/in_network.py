@@ -14,6 +14,9 @@ from fabric_plan.planner.schedule import Columns, IntColumn, check_memory
 
 Shards = list[int]
 
+MOST_EACH = 128
+MOST_TRANSFERS = 400_000
+
 Tree = tuple[list[int], dict[int, tuple[int, int, int]]]
 """Nodes from the root outwards; by node: the node above, the link down to it from there, and the link up."""
 
@@ -55,6 +58,19 @@ def switch_trees(group: Group) -> list[Tree]:
     if not found:
         raise InvalidProblem(f"in-network: no switch of {fabric.name} reaches all ranks")
     return found[min(found)]
+
+
+def chunks_of(group: Group) -> int:
+    """Return into how many chunks data are cut: what is on the way while the pipeline fills costs time, a further chunk does not.
+
+    So as many a plane as leave each on the wire for half as long as under way, up to :data:`MOST_EACH`, and not more transfers than are quick to judge.
+    """
+    trees = len(switch_trees(group))
+    shards = group.size if group.job.pattern in ("all-gather", "reduce-scatter") else 1
+    wait = float(group.latency) * float(group.bandwidth)
+    fine = 2 * float(group.job.size) / wait if wait else MOST_EACH * trees * shards
+    most = max(1, MOST_TRANSFERS // (2 * group.size * trees * shards))
+    return int(trees * shards * max(1, min(MOST_EACH, most, round(fine / (trees * shards)))))
 
 
 def in_network(columns: Columns, group: Group, chunks: int, slots: int | None = None) -> Shards:

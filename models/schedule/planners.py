@@ -47,7 +47,7 @@ ALGORITHMS = {
     "halving-doubling": Algorithm(_SHARDED, trees.halving_doubling),
     "binomial-tree": Algorithm(("all-reduce", *_ROOTED), trees.binomial_tree),
     "double-binary-tree": Algorithm(("all-reduce", *_ROOTED), trees.double_binary_tree, pipelined=True),
-    "direct": Algorithm((*_SHARDED, "all-to-all"), _direct.direct),
+    "direct": Algorithm((*_SHARDED, "all-to-all", "gather", "scatter"), _direct.direct, pipelined=True),
     "dimension-wise": Algorithm(_SHARDED, rings.dimension_wise),
     "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
     "rotations": Algorithm(_SHARDED, rotations.rotations),
@@ -152,7 +152,10 @@ def chunks_of(problem: ScheduleProblem, name: str) -> int:
     if problem.chunks:
         return problem.chunks
     group = Group(problem.fabric.for_size(job.size), job)
-    return forest.pieces_of(group) if name == "trees" else _chunks(name, group)
+    if name == "in-network" and problem.slots is None:
+        return _in_network.chunks_of(group)
+    own = {"trees": forest.pieces_of, "direct": _direct.pieces_of}
+    return own[name](group) if name in own else _chunks(name, group)
 
 
 def _chunks(name: str, group: Group) -> int:

@@ -1,7 +1,8 @@
 """Plain graph files: ``{"name", "note", "nodes": [{"id", "kind"}], "links": [{"src", "dst", "cap", "bw_GBps", "lat_us"}]}``.
 
 ``bw_GBps`` (1e9 bytes/s) is the total over ``cap`` parallel links. A node's kind is gpu (or npu), switch or io. ``lat_us`` may be a fraction in a
-string, "1/3". Optional: ``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; shortest otherwise), ``"shape"``, ``"costs"``
+string, "1/3". Optional: ``"routing"`` (a rule of :mod:`fabric_plan.planner.paths`; otherwise planes where all NPUs reach the same several switches, each
+by a link of its own and no others, else shortest), ``"shape"``, ``"costs"``
 (see :mod:`fabric_plan.planner.costs`), a node's ``"name"`` and a link's ``"class"``.
 """
 
@@ -75,7 +76,7 @@ class GraphFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     nodes: list[GraphNode]
     links: list[GraphLink]
     note: str = ""
-    routing: str = "shortest"
+    routing: str = ""
     shape: list[int] = []
     costs: GraphCosts | None = None
     switch_rule: str = ""
@@ -90,7 +91,7 @@ def from_graph(graph: GraphFile) -> Fabric:
         Naming the node or link that is wrong.
     """
     where = f"fabric {graph.name}"
-    if graph.routing not in RULES:
+    if graph.routing and graph.routing not in RULES:
         raise InvalidInput(f"{where}: unknown routing {graph.routing!r}: expected one of {', '.join(RULES)}")
     position: dict[int, int] = {}
     nodes = []
@@ -113,7 +114,8 @@ def from_graph(graph: GraphFile) -> Fabric:
         links.append(Link(*ends, round(bandwidth), latency, many, link.kind))
     _check_grid(where, graph, sum(node.kind == "npu" for node in nodes))
     costs = _costs(f"{where}: costs", graph.costs) if graph.costs is not None else None
-    fabric = Fabric(graph.name, nodes, links, graph.routing, shape=graph.shape, note=graph.note, costs=costs)
+    routing = graph.routing or ("planes" if _planes(nodes, links) else "shortest")
+    fabric = Fabric(graph.name, nodes, links, routing, shape=graph.shape, note=graph.note, costs=costs)
     for protocol in fabric.costs.protocols:
         for name in (*protocol.bandwidth, *protocol.latency):
             if name not in fabric.link_classes:
@@ -121,6 +123,16 @@ def from_graph(graph: GraphFile) -> Fabric:
                 at = f"{where}: costs.protocols.{protocol.name}.classes"
                 raise InvalidInput(f"{at}: there are no links of class {name!r}: expected {known}")
     return fabric
+
+
+def _planes(nodes: list[Node], links: list[Link]) -> bool:
+    """Whether every NPU has one link to and from each switch, there are several, and there is nothing else: then hardware stripes."""
+    npus = {k for k, node in enumerate(nodes) if node.kind == "npu"}
+    switches = {k for k, node in enumerate(nodes) if node.kind == "switch"}
+    if len(switches) < 2 or len(npus) + len(switches) < len(nodes) or len(links) != 2 * len(npus) * len(switches):
+        return False
+    ends = {(link.source, link.target) for link in links}
+    return all((npu, switch) in ends and (switch, npu) in ends for npu in npus for switch in switches)
 
 
 def _costs(where: str, costs: GraphCosts) -> Costs:

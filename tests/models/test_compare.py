@@ -122,8 +122,8 @@ def test_winners_change_where_times_cross() -> None:
 
 
 def test_nothing_suits() -> None:
-    with pytest.raises(InvalidProblem, match="no algorithm of scatter suits"):
-        compare(build("full:4"), "scatter", [Fraction(1)])
+    with pytest.raises(InvalidProblem, match="no algorithm of point-to-point suits"):
+        compare(build("full:4"), "point-to-point", [Fraction(1)])
 
 
 def test_what_is_written() -> None:
