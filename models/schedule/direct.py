@@ -21,9 +21,9 @@ def direct(columns: Columns, group: Group, chunks: int) -> Shards:
     nodes, size, pattern = group.nodes, group.size, group.job.pattern
     if pattern in ("gather", "scatter"):
         root, rest = np.repeat(nodes[:1], size - 1), nodes[1:]
-        ends = (rest, root) if pattern == "gather" else (root, rest)
+        source, target = (rest, root) if pattern == "gather" else (root, rest)
         for piece in range(chunks):
-            columns.add(*ends, np.arange(1, size) * chunks + piece)
+            columns.add(source, target, np.arange(1, size) * chunks + piece)
         return [shard for shard in range(size) for _ in range(chunks)]
     check_memory((2 if pattern == "all-reduce" else 1) * size * (size - 1) * chunks, "direct")
     # Rank i's k-th partner is i + k, so that no receiver is everyone's partner at once.
