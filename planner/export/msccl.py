@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabric_plan.planner.errors import InvalidInput, PlanRejected
-from fabric_plan.planner.export.order import Event, History, Unorderable, ordered
-from fabric_plan.planner.export.pieces import NAMES, Layout, Message, cut, pieces_of
+from fabric_plan.planner.export.drafts import Drafts, Exported, TooLarge, told
+from fabric_plan.planner.export.order import Event
+from fabric_plan.planner.export.pieces import NAMES, Message, cut, pieces_of
 from fabric_plan.planner.export.steps import Action, Actions, Broken, Connection, actions_of
 from fabric_plan.planner.export.waits import waits_of
 from fabric_plan.planner.threads.msccl_header import LIMITS
@@ -28,14 +29,6 @@ MOST_DEPID = 127
 
 CAPS = (60, 50, 40, 30, 20, 12, 6)
 """Messages of a connection that are tried, most first."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A file, and what its user should know of it, line by line."""
-
-    data: bytes
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -61,14 +54,6 @@ class Step:
     wait: tuple[int, int] | None = None
 
 
-class _TooLarge(Exception):
-    """A limit that this way of cutting passes: what, how many it needs, how many there may be."""
-
-    def __init__(self, what: str, need: int, most: int) -> None:
-        super().__init__(what)
-        self.what, self.need, self.most = what, need, most
-
-
 def write_msccl(plan: SchedulePlan, *, protocol: str = "Simple") -> Exported:
     """Return a schedule as an MSCCL XML file that the executor loads and that is right at every size that it allows.
 
@@ -87,14 +72,14 @@ def write_msccl(plan: SchedulePlan, *, protocol: str = "Simple") -> Exported:
             "export to mscclpp-json"
         )
     messages = [part for one in pieces.messages for part in cut(one, LIMIT.count - 1)]
-    drawn = Drafts(plan, pieces.layout, messages)
-    refused: _TooLarge | None = None
+    drafts = Drafts(plan, pieces.layout, messages)
+    refused: TooLarge | None = None
     hanging = ""
     for fuse in (True, False):
         for cap in CAPS:
             try:
-                text = _Writer(plan, drawn, cap, fuse=fuse, protocol=protocol)
-            except _TooLarge as error:
+                text = _Writer(plan, drafts, cap, fuse=fuse, protocol=protocol)
+            except TooLarge as error:
                 refused = error
                 if error.what != "steps in a thread block":
                     break  # shorter connections need more of all else
@@ -107,68 +92,11 @@ def write_msccl(plan: SchedulePlan, *, protocol: str = "Simple") -> Exported:
     if hanging:
         raise InvalidInput(f"msccl-xml: {hanging}: choose another planner, or mscclpp-json, which has no such messages")
     assert refused is not None
-    raise InvalidInput(_told(plan, refused))
-
-
-def _told(plan: SchedulePlan, error: _TooLarge) -> str:
-    chunks = len(plan.shards)
-    pipelined = plan.algorithm in ("chain", "double-binary-tree", "trees", "in-network") or plan.problem.chunks
-    fits = max(1, chunks * error.most // (2 * error.need))
-    way = f"about {fits} chunks fit (--chunks), or " if pipelined and fits < chunks else "use fewer ranks or "
-    return (
-        f"msccl-xml: {error.what}: {plan.algorithm} with {chunks:,} chunks over {len(plan.problem.jobs[0].group)} ranks needs "
-        f"{error.need:,}, the executor takes {error.most:,}: {way}another planner"
-    )
-
-
-class Drafts:
-    """Messages with an order, cut smaller where no order or no place suits them."""
-
-    def __init__(self, plan: SchedulePlan, layout: Layout, messages: Sequence[Message]) -> None:
-        self.layout, self.messages = layout, list(messages)
-        self.history = History(plan.transfers)
-        self.start, self.finish = times_of(plan)
-        self.events: list[Event] = []
-        self.order()
-
-    def order(self) -> None:
-        """Find the order anew, with single pieces where whole messages have none."""
-        try:
-            self.events = ordered(self.messages, self.history, self.start, self.finish)
-        except Unorderable:
-            whole = len(self.messages)
-            self.messages = [part for one in self.messages for part in cut(one, 1)]
-            if len(self.messages) == whole:
-                raise InvalidInput(
-                    "export: its transfers send what others overwrite before, in a circle: choose another planner"
-                ) from None
-            self.order()
-
-    def split(self, numbers: set[int]) -> None:
-        """Cut messages into single pieces, and order again."""
-        self.messages = [
-            part for k, one in enumerate(self.messages) for part in (cut(one, 1) if k in numbers else (one,))
-        ]
-        self.order()
-
-
-def times_of(plan: SchedulePlan) -> tuple[list[int], list[int]]:
-    """Return when each transfer begins and ends in the simulation, in ticks."""
-    from fabric_plan.planner.simulator.dataflow import NOT, Found
-    from fabric_plan.planner.simulator.schedule import simulate
-
-    line = simulate(plan, followed=Found([], NOT)).timeline
-    begins = line.start.tolist()
-    cuts = line.program.hop_start.tolist()
-    finish = line.finish.tolist()
-    start = [
-        min(begins[a:b], default=end) for a, b, end in zip(cuts, cuts[1:], finish, strict=False)
-    ]
-    return start, finish
+    raise InvalidInput(told(plan, "msccl-xml", refused))
 
 
 class _Writer:
-    """One way to cut a schedule into connections of at most ``cap`` messages; raises _TooLarge."""
+    """One way to cut a schedule into connections of at most ``cap`` messages; raises TooLarge."""
 
     def __init__(self, plan: SchedulePlan, drafts: Drafts, cap: int, *, fuse: bool, protocol: str) -> None:
         self.plan, self.layout, self.protocol = plan, drafts.layout, protocol
@@ -176,7 +104,7 @@ class _Writer:
             channel = channels_of(drafts.messages, drafts.events, cap)
             self.channels = max(channel, default=0) + 1
             if self.channels > LIMIT.channels:
-                raise _TooLarge("channels", self.channels, LIMIT.channels)
+                raise TooLarge("channels", self.channels, LIMIT.channels)
             try:
                 self.actions = actions_of(drafts.layout, drafts.messages, drafts.events, channel, fuse=fuse)
                 break
@@ -187,7 +115,7 @@ class _Writer:
     def _gpu(self, rank: int) -> tuple[list[Block], list[list[Step]]]:
         blocks, block_of = blocks_of(self.actions, rank)
         if len(blocks) > LIMIT.blocks:
-            raise _TooLarge("thread blocks of a rank", len(blocks), LIMIT.blocks)
+            raise TooLarge("thread blocks of a rank", len(blocks), LIMIT.blocks)
         actions = self.actions.of_rank[rank]
         waits = waits_of(actions, block_of)
         steps: list[list[Step]] = [[] for _ in blocks]
@@ -198,13 +126,13 @@ class _Writer:
             mine.append(Step(one, ends[-1] if ends else None))
             deepest = max((end[0] for end in ends), default=0)
             if deepest > MOST_DEPID:
-                raise _TooLarge("thread blocks of a rank that others wait for", deepest + 1, MOST_DEPID + 1)
+                raise TooLarge("thread blocks of a rank that others wait for", deepest + 1, MOST_DEPID + 1)
         longest = max(map(len, steps), default=0)
         if longest > LIMIT.steps:
-            raise _TooLarge("steps in a thread block", longest, LIMIT.steps)
+            raise TooLarge("steps in a thread block", longest, LIMIT.steps)
         whole = 1 + self.layout.ranks + len(blocks) + sum(map(len, steps))
         if whole > LIMIT.nodes:
-            raise _TooLarge("elements of a rank's file", whole, LIMIT.nodes)
+            raise TooLarge("elements of a rank's file", whole, LIMIT.nodes)
         return blocks, steps
 
     def text(self, least: int, most: int) -> bytes:
@@ -234,9 +162,7 @@ class _Writer:
         return "\n".join([*lines, "</algo>", ""]).encode()
 
     def _blocks(self, lines: list[str], blocks: list[Block], steps: list[list[Step]]) -> None:
-        number = {
-            id(step.action): k for rows in steps for k, step in enumerate(rows) if step.action is not None
-        }
+        number = {id(step.action): k for rows in steps for k, step in enumerate(rows) if step.action is not None}
         by_place = {step.action.number: step.action for rows in steps for step in rows if step.action is not None}
         asked = {step.wait[1] for rows in steps for step in rows if step.wait is not None}
         for k, (block, rows) in enumerate(zip(blocks, steps, strict=True)):
@@ -262,7 +188,15 @@ def _step(s: int, one: Action | None, depid: int, deps: int, asked: set[int]) ->
         assert target is not None
         body = {"srcbuf": source[0], "srcoff": source[1], "dstbuf": target[0], "dstoff": target[1]}
         flag = int(one.number in asked)
-        values = {"s": s, "type": one.kind, **body, "cnt": len(one.pieces), "depid": depid, "deps": deps, "hasdep": flag}
+        values = {
+            "s": s,
+            "type": one.kind,
+            **body,
+            "cnt": len(one.pieces),
+            "depid": depid,
+            "deps": deps,
+            "hasdep": flag,
+        }
     return _tag("step", values).replace(">", "/>")
 
 
@@ -362,7 +296,9 @@ def _checked(plan: SchedulePlan, writer: _Writer) -> Exported | str:
         verdict = check(data, root=0).verdict
         notes = (f"it is for sizes up to {format_size(most)} (maxBytes): above, its connections fill up",)
         if plan.problem.jobs[0].size > most:
-            notes += (f"the plan's own size is {format_size(plan.problem.jobs[0].size)}, for which it will not be selected",)
+            notes += (
+                f"the plan's own size is {format_size(plan.problem.jobs[0].size)}, for which it will not be selected",
+            )
     refusing = [
         one
         for one in verdict.findings

@@ -61,9 +61,7 @@ class History:
         return self._depth[other] < self._depth[transfer]
 
 
-def ordered(
-    messages: Sequence[Message], history: History, start: Sequence[int], finish: Sequence[int]
-) -> list[Event]:
+def ordered(messages: Sequence[Message], history: History, start: Sequence[int], finish: Sequence[int]) -> list[Event]:
     """Return sends and receives in an order that respects what each message carries.
 
     Parameters

@@ -183,9 +183,7 @@ def _fused(
     return follow, joined
 
 
-def _dropped(
-    layout: Layout, messages: Sequence[Message], events: Sequence[Event], follow: dict[int, int]
-) -> set[int]:
+def _dropped(layout: Layout, messages: Sequence[Message], events: Sequence[Event], follow: dict[int, int]) -> set[int]:
     """Return received messages whose sums need not be kept: only the send that they are fused with reads them."""
     reads: dict[tuple[int, int], set[int]] = defaultdict(set)  # of a slot, since the last write
     latest: dict[tuple[int, int], int] = {}
