@@ -74,9 +74,9 @@ def lanes_of(layout: Layout, messages: Sequence[Message], most: int) -> list[int
         atom[one.target] += 1
     loads = [[0] * layout.ranks for _ in range(min(most, max(1, len(work))))]
     lane: dict[int, int] = {}
-    for atom, ranks in sorted(work.items()):
+    for root, ranks in sorted(work.items()):
         best = min(range(len(loads)), key=lambda k: max(loads[k][rank] + more for rank, more in ranks.items()))
-        lane[atom] = best
+        lane[root] = best
         for rank, more in ranks.items():
             loads[best][rank] += more
     return [lane[find(one.first)] for one in messages]

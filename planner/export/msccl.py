@@ -264,8 +264,11 @@ def blocks_of(actions: Actions, rank: int) -> tuple[list[Block], list[int]]:
                 blocks.append(Block(None, None, []))
             number = copying
         else:
-            inside = one.receive if one.receive is not None else backwards.get(one.send)  # type: ignore[arg-type]
-            outside = one.send if one.send is not None else partner.get(one.receive)  # type: ignore[arg-type]
+            inside, outside = one.receive, one.send
+            if inside is None and outside is not None:
+                inside = backwards.get(outside)
+            elif outside is None and inside is not None:
+                outside = partner.get(inside)
             if inside is not None and inside in of_in:
                 number = of_in[inside]
             elif outside is not None and outside in of_out:

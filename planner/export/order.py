@@ -9,6 +9,7 @@ the messages of a pair of ranks are received as they were sent.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def ordered(messages: Sequence[Message], history: History, start: Sequence[int],
                     f"export: rank {slot[0]} sends piece {slot[1]} in states that no order of what arrives there goes "
                     "through: choose another planner"
                 )
-        for before, after in zip(rows, rows[1:], strict=False):
+        for before, after in itertools.pairwise(rows):
             follow[2 * before + 1].add(2 * after + 1)
         for reader, seen in states.items():
             state = sum(seen)
