@@ -241,22 +241,22 @@ def blocks_of(actions: Actions, rank: int) -> tuple[list[Block], list[int]]:
     lines_in = dict.fromkeys(one.receive for one in mine if one.receive is not None)
     lines_out = dict.fromkeys(one.send for one in mine if one.send is not None)
     partner: dict[Connection, Connection] = {
-        inside: actions.joined[inside] for inside in lines_in if actions.joined.get(inside) in lines_out
+        end: actions.joined[end] for end in lines_in if actions.joined.get(end) in lines_out
     }
     if len(lines_in) + len(lines_out) - len(partner) > MOST_DEPID:
         free = [line for line in lines_out if line not in set(partner.values())]
-        for inside in lines_in:
-            if inside not in partner:
-                fitting = next((line for line in free if line[2] == inside[2]), None)
+        for end in lines_in:
+            if end not in partner:
+                fitting = next((line for line in free if line[2] == end[2]), None)
                 if fitting is not None:
-                    partner[inside] = fitting
+                    partner[end] = fitting
                     free.remove(fitting)
     blocks: list[Block] = []
     of_in: dict[Connection, int] = {}
     of_out: dict[Connection, int] = {}
     copying = -1
     block_of: list[int] = []
-    backwards = {outside: inside for inside, outside in partner.items()}
+    backwards = {after: before for before, after in partner.items()}
     for one in mine:
         if one.receive is None and one.send is None:
             if copying < 0:
@@ -264,7 +264,8 @@ def blocks_of(actions: Actions, rank: int) -> tuple[list[Block], list[int]]:
                 blocks.append(Block(None, None, []))
             number = copying
         else:
-            inside, outside = one.receive, one.send
+            inside: Connection | None = one.receive
+            outside: Connection | None = one.send
             if inside is None and outside is not None:
                 inside = backwards.get(outside)
             elif outside is None and inside is not None:

@@ -27,9 +27,9 @@ def switch_document(plan: SchedulePlan, pieces: Pieces) -> dict[str, Any]:
     """
     layout, ranks = pieces.layout, pieces.layout.ranks
     if pieces.messages:
-        one = pieces.messages[0]
+        direct = pieces.messages[0].transfer
         raise InvalidInput(
-            f"mscclpp-json: transfer {one.transfer} goes from rank to rank beside those through switches: choose another planner"
+            f"mscclpp-json: transfer {direct} goes from rank to rank beside those through switches: choose another planner"
         )
     made = [Rank(rank) for rank in range(ranks)]
     buffer = "o" if layout.pattern == "all-gather" else "i"
