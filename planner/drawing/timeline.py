@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def scene(plan: SchedulePlan) -> Scene:
     link, start, arrival = line.program.hop_link.tolist(), line.start.tolist(), line.arrival.tolist()
     latency = line.timing.latency.tolist()
     cuts = line.program.hop_start.tolist()
-    owner = [row for row, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)) for _ in range(a, b)]
+    owner = [row for row, (a, b) in enumerate(itertools.pairwise(cuts)) for _ in range(a, b)]
     used = sorted(set(link))
     by_link = len(used) <= MOST_LINES
     key = (lambda one: one) if by_link else (lambda one: fabric.links[one].source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -82,5 +83,5 @@ def times_of(plan: SchedulePlan) -> tuple[list[int], list[int]]:
     begins = line.start.tolist()
     cuts = line.program.hop_start.tolist()
     finish = line.finish.tolist()
-    start = [min(begins[a:b], default=end) for a, b, end in zip(cuts, cuts[1:], finish, strict=False)]
+    start = [min(begins[a:b], default=end) for (a, b), end in zip(itertools.pairwise(cuts), finish, strict=True)]
     return start, finish
