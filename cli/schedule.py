@@ -64,6 +64,14 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
     is_flag=True,
     help="Of schedules with up to --chunks chunks (6), those that no other beats in steps and in rounds a chunk.",
 )
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(("json", "msccl-xml", "mscclpp-json", "chrome-trace")),
+    default="json",
+    show_default=True,
+    help="What -o writes.",
+)
 @output("Write the schedule here (.json, .json.gz; - for stdout).")
 @solving
 @talking
@@ -78,6 +86,7 @@ def command(
     steps: int | None,
     rounds: int | None,
     frontier: bool,
+    form: str,
     output: str | None,
     planner: str,
     time_limit: float,
@@ -118,6 +127,8 @@ def command(
         raise InvalidInput("--rounds needs --steps, and --frontier goes without")
     if (steps is not None or frontier) and planner != "auto":
         raise InvalidInput("--steps and --frontier are a model of their own: give no --planner")
+    if form != "json" and output is None:
+        raise InvalidInput(f"--to {form} needs a file to write: give -o")
     if frontier:
         _frontier(problem, budget, as_json=as_json)
         return
@@ -134,7 +145,12 @@ def command(
     else:
         plan = console.solve(problem, planner, budget, as_json=as_json, quiet=quiet)
     if output is not None:
-        files.write_plan(plan, output)
+        if form == "json":
+            files.write_plan(plan, output)
+        else:
+            from fabric_plan.cli.schedule_export import write_schedule
+
+            write_schedule(plan, form, output)
     if as_json:
         console.emit(schedule_result.result_document(plan))
     elif output != "-":

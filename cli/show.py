@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,8 @@ SUFFIXES = (".svg", ".html", ".png")
     help="Loads of all phases at once, or of one: mp, dp, pp, ...",
 )
 def command(plan_file: str, output: str | None, phase: str) -> None:
-    """Draw a plan file (- for stdin): who sits where and what the links carry; or how flows run through a FRED switch.
+    """Draw a plan file (- for stdin): who sits where and what the links carry; or how flows run through a FRED
+    switch; or when each chunk of a schedule crosses which link.
 
     \b
     Examples:
@@ -48,11 +49,27 @@ def command(plan_file: str, output: str | None, phase: str) -> None:
     if isinstance(found, RoutingPlan):
         _show_routing(found, suffix, output)
         return
+    if found.family == "schedule":
+        _show_schedule(found, suffix, output)
+        return
     plan = placement_of(found, plan_file)
     if suffix is None or output is None:
         _print(plan, phase)
     else:
         files.write_atomically(output, _drawn(plan, suffix, phase))
+
+
+def _show_schedule(plan: Any, suffix: str | None, output: str | None) -> None:
+    """Print a schedule, or draw when each chunk crosses which link."""
+    if suffix is None or output is None:
+        from fabric_plan.cli import schedule_console
+
+        schedule_console.print_plan(plan, verbose=False)
+        return
+    from fabric_plan.planner import files
+    from fabric_plan.planner.drawing import timeline
+
+    files.write_atomically(output, timeline.write(plan, suffix))
 
 
 def _show_routing(plan: RoutingPlan, suffix: str | None, output: str | None) -> None:
