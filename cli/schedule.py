@@ -102,7 +102,8 @@ def command(
     \b
     Planners: auto (the quickest of all), ring, double-ring, chain,
     recursive-doubling, halving-doubling, binomial-tree, double-binary-tree,
-    direct, dimension-wise, hierarchical, trees, in-network.
+    direct, dimension-wise, hierarchical, trees, rotations, spanning-trees,
+    in-network.
     \b
     Examples:
       fabric-plan schedule all-reduce --planner ring --fabric ring:8 -o s.json

@@ -211,7 +211,7 @@ class Columns:
         first: ArrayLike,
         count: ArrayLike = 1,
         *,
-        reduce: bool = False,
+        reduce: ArrayLike = False,
         needs: ArrayLike | None = None,
         via: ArrayLike = -1,
     ) -> IntColumn:

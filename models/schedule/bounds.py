@@ -91,18 +91,60 @@ def time_bound(group: Group) -> tuple[Fraction, str]:
             candidates.append((size / out[0] + max(reach), f"{size} bytes must leave the root"))
         if rank == 0 and pattern == "reduce" and into[0]:
             candidates.append((size / into[0] + max(comes), f"{size} bytes must reach the root"))
-    # Switches that do not reduce, and NPUs beside the group that could: then fewer sends of the ranks would do.
-    if pattern == "all-reduce" and fabric.costs.in_network is None and ranks == len(fabric.seats):
-        least = min(
-            (fabric.links[link].latency for node in nodes for link in fabric.outgoing[node]), default=Fraction(0)
-        )
-        total = 2 * (ranks - 1) * size / sum(out) + least if sum(out) else Fraction(0)
-        candidates.append(
-            (total, "2 (p - 1) partial results of each byte must be sent, as nobody but the ranks reduces")
-        )
+    # Switches that reduce, and NPUs beside the group that could, would do with fewer sends of the ranks.
+    wired = {end for link in fabric.links for end in (link.source, link.target)}
+    if pattern == "all-reduce" and fabric.costs.in_network is None and wired & set(fabric.seats) <= set(nodes):
+        candidates += [_partition(fabric, size, parts) for parts in _partitions(fabric, nodes)]
     candidates += _cuts(group, fabric, nodes)
     value, reason = max(candidates, key=lambda one: one[0], default=(Fraction(0), "nothing"))
     return value + fixed, f"time: {reason}, with the latency that is left"
+
+
+def _partitions(fabric: Fabric, nodes: list[int]) -> list[list[set[int]]]:
+    """Return ways to part the ranks: each for itself, and what links of at least some bandwidth join."""
+    found: list[list[set[int]]] = [[{node} for node in nodes]]
+    ranks = set(nodes)
+    for width in sorted({link.bandwidth for link in fabric.links})[1:]:
+        near: list[list[int]] = [[] for _ in fabric.nodes]
+        for link in fabric.links:
+            if link.bandwidth >= width:
+                near[link.source].append(link.target)
+                near[link.target].append(link.source)
+        seen: set[int] = set()
+        parts = []
+        for node in nodes:
+            if node in seen:
+                continue
+            part, queue = {node}, [node]
+            for at in queue:
+                for other in near[at]:
+                    if other not in part:
+                        part.add(other)
+                        queue.append(other)
+            seen |= part
+            parts.append(part)
+        if 1 < len(parts) < len(ranks):
+            found.append(parts)
+    return found
+
+
+def _partition(fabric: Fabric, size: Fraction, parts: list[set[int]]) -> tuple[Fraction, str]:
+    """Return the bound of an all-reduce among k parts: each byte takes 2 (k - 1) messages that leave one (Harary and Schwenk 1974).
+
+    One-way gossip among k needs as many calls, with whatever is added up on the way; here calls are what leaves a part, or what enters one.
+    """
+    part_of = {node: k for k, part in enumerate(parts) for node in part}
+    across = [link for link in fabric.links if part_of.get(link.source, -1) != part_of.get(link.target, -2)]
+    leaving = sum(link.bandwidth for link in across if link.source in part_of)
+    entering = sum(link.bandwidth for link in across if link.target in part_of)
+    least = min((link.latency for link in across), default=Fraction(0))
+    what = "ranks" if len(part_of) == len(parts) else "boxes"
+    if not leaving or not entering:
+        return Fraction(0), "nothing"
+    return (
+        2 * (len(parts) - 1) * size / min(leaving, entering) + least,
+        f"2 (p - 1) partial results of each byte must be sent among p = {len(parts)} {what}, as nobody but the ranks reduces",
+    )
 
 
 def _cuts(group: Group, fabric: Fabric, nodes: list[int]) -> list[tuple[Fraction, str]]:

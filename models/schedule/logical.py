@@ -46,7 +46,7 @@ def logical(group: Group, bound: Fraction, *, reverse: bool = False) -> Logical:
     paths: dict[Pair, list[tuple[int, Fraction]]] = {}
     for a in range(group.size):
         for b in range(group.size):
-            found = _direct(group, a, b) if a != b else None
+            found = direct_links(group, a, b) if a != b else None
             if found:
                 # Edges point the way that an all-gather's data go: those of a reduce-scatter are turned round.
                 paths[(b, a) if reverse else (a, b)] = found
@@ -66,7 +66,7 @@ def logical(group: Group, bound: Fraction, *, reverse: bool = False) -> Logical:
     return best
 
 
-def _direct(group: Group, a: int, b: int) -> list[tuple[int, Fraction]] | None:
+def direct_links(group: Group, a: int, b: int) -> list[tuple[int, Fraction]] | None:
     """Return the links of the route from rank a to rank b with their shares, None where it passes another rank or there is none."""
     try:
         routes = group.fabric.route(group.job.group[a], group.job.group[b])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fabric_plan.models.schedule import direct as _direct
-from fabric_plan.models.schedule import forest, rings, rotations, trees
+from fabric_plan.models.schedule import forest, rings, rotations, spanning, trees
 from fabric_plan.models.schedule import in_network as _in_network
 from fabric_plan.models.schedule.bounds import time_bound
 from fabric_plan.models.schedule.group import Group
@@ -52,6 +52,7 @@ ALGORITHMS = {
     "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
     "rotations": Algorithm(_SHARDED, rotations.rotations),
     "trees": Algorithm(_SHARDED, forest.trees, pipelined=True),
+    "spanning-trees": Algorithm(("all-reduce",), spanning.spanning_trees, pipelined=True),
     "in-network": Algorithm((*_SHARDED, *_ROOTED), _in_network.in_network, pipelined=True),
 }
 
@@ -154,7 +155,7 @@ def chunks_of(problem: ScheduleProblem, name: str) -> int:
     group = Group(problem.fabric.for_size(job.size), job)
     if name == "in-network" and problem.slots is None:
         return _in_network.chunks_of(group)
-    own = {"trees": forest.pieces_of, "direct": _direct.pieces_of}
+    own = {"trees": forest.pieces_of, "spanning-trees": spanning.trees_of, "direct": _direct.pieces_of}
     return own[name](group) if name in own else _chunks(name, group)
 
 
@@ -201,6 +202,7 @@ DimensionWisePlanner = _planner("dimension-wise")
 HierarchicalPlanner = _planner("hierarchical")
 InNetworkPlanner = _planner("in-network")
 TreesPlanner = _planner("trees")
+SpanningTreesPlanner = _planner("spanning-trees")
 RotationsPlanner = _planner("rotations")
 
 

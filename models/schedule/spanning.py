@@ -1,0 +1,260 @@
+"""All-reduce along spanning trees: each piece is added up along a tree and comes back down the same tree.
+
+A tree takes every one of its edges once each way, whatever its root, so roots can lie in the middle, and ranks with few links be leaves of most
+trees: on meshes this needs half the time of a reduce-scatter and an all-gather, whose busiest rank must take every other's shard. Trees
+are packed one after another, each a least one for lengths that grow exponentially with what links have to carry so far; with many
+trees the busiest link comes near what the strength of the graph allows (Nash-Williams and Tutte), which is also the bound by partitions.
+
+Each link serves trees in order: a list schedule says which transfer goes next, and each waits until the one a few places before it on its
+first link has arrived; otherwise the leaves' transfers, all ready at once, would go before everyone else's.
+
+Source: Plotkin, Shmoys and Tardos, Fast approximation algorithms for fractional packing and covering problems, for the lengths.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric_plan.models.schedule.group import Group
+from fabric_plan.models.schedule.logical import Pair, direct_links
+from fabric_plan.planner.errors import InvalidProblem
+from fabric_plan.planner.schedule import Columns, check_memory
+
+MOST_RANKS = 512
+MOST_TREES = 2048
+MOST_TRANSFERS = 300_000
+
+STEEP = 40.0
+"""How steeply lengths grow: a link that carries a tenth less than the busiest is shorter by a factor of e^4."""
+
+LOW = 0.02
+"""What a level of depth costs a tree, as a part of a usual edge."""
+
+WINDOW, WINDOW_SWITCHED = 2, 32
+"""How many transfers of a link may be under way: where links join ranks, and where a switch stores and forwards in between."""
+
+FloatMatrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Pairs of ranks that can send to each other, and the bytes that a byte each way puts on the links; shape (pairs, links)."""
+
+    ranks: int
+    pairs: tuple[Pair, ...]
+    use: FloatMatrix
+    bandwidth: NDArray[np.float64]
+
+
+def edges_of(group: Group) -> Edges:
+    """Return the pairs whose routes pass no other rank.
+
+    Raises
+    ------
+    InvalidProblem
+        When there are too many ranks, or some pair is joined one way only.
+    """
+    if group.size > MOST_RANKS:
+        raise InvalidProblem(
+            f"spanning-trees: {group.size:,} ranks are more than the {MOST_RANKS} that it packs trees for"
+        )
+    found = {}
+    for a in range(group.size):
+        for b in range(group.size):
+            links = direct_links(group, a, b) if a != b else None
+            if links:
+                found[a, b] = links
+    if any((b, a) not in found for a, b in found):
+        raise InvalidProblem("spanning-trees: some ranks are joined one way only, so no tree serves both ways")
+    pairs = tuple((a, b) for a, b in found if a < b)
+    use = np.zeros((len(pairs), len(group.fabric.links)))
+    for k, (a, b) in enumerate(pairs):
+        for link, share in (*found[a, b], *found[b, a]):
+            use[k, link] += float(share)
+    return Edges(group.size, pairs, use, np.array([float(link.bandwidth) for link in group.fabric.links]))
+
+
+def pack(edges: Edges, many: int) -> tuple[list[list[Pair]], float]:
+    """Return so many spanning trees, and the seconds that a byte along all of them takes on the busiest link, in parts of a tree each.
+
+    Raises
+    ------
+    InvalidProblem
+        When the ranks are not joined.
+    """
+    ranks = edges.ranks
+    number = np.full((ranks, ranks), -1)
+    for k, (a, b) in enumerate(edges.pairs):
+        number[a, b] = number[b, a] = k
+    load = np.zeros(len(edges.bandwidth))
+    trees = []
+    for turn in range(many):
+        relative = load / edges.bandwidth
+        most = relative.max()
+        lengths = np.exp(STEEP * (relative / most - 1 if most else relative)) / edges.bandwidth
+        cost = edges.use @ lengths
+        table = np.where(number >= 0, cost[number], np.inf)
+        tree = _least_tree(table, turn % ranks, LOW * float(np.median(cost)))
+        for a, b in tree:
+            load += edges.use[number[a, b]]
+        trees.append(tree)
+    return trees, float((load / edges.bandwidth).max()) / many
+
+
+def _least_tree(cost: FloatMatrix, start: int, level: float) -> list[Pair]:
+    """Return a least spanning tree as pairs (inner, outer), grown from a rank; ``level``: what a level of depth adds."""
+    ranks = len(cost)
+    inside = np.zeros(ranks, dtype=bool)
+    inside[start] = True
+    depth = np.zeros(ranks)
+    parent = np.full(ranks, start)
+    key = cost[start].copy()
+    key[start] = np.inf
+    tree = []
+    for _ in range(ranks - 1):
+        new = int(np.argmin(key))
+        if not np.isfinite(key[new]):
+            raise InvalidProblem("spanning-trees: the ranks are not joined without going through others")
+        old = int(parent[new])
+        tree.append((old, new))
+        inside[new] = True
+        depth[new] = depth[old] + 1
+        key[new] = np.inf
+        offer = cost[new] + level * depth[new]
+        better = (offer < key) & ~inside
+        key[better] = offer[better]
+        parent[better] = new
+    return tree
+
+
+def from_centre(ranks: int, tree: list[Pair]) -> list[Pair]:
+    """Return a tree's pairs (parent, child) outwards from the middle of its longest path."""
+    near: list[list[int]] = [[] for _ in range(ranks)]
+    for a, b in tree:
+        near[a].append(b)
+        near[b].append(a)
+
+    def outwards(root: int) -> tuple[list[int], dict[int, int]]:
+        above = {root: -1}
+        order = [root]
+        for at in order:
+            for other in near[at]:
+                if other not in above:
+                    above[other] = at
+                    order.append(other)
+        return order, above
+
+    end = outwards(tree[0][0])[0][-1]
+    order, above = outwards(end)
+    path = [order[-1]]
+    while above[path[-1]] >= 0:
+        path.append(above[path[-1]])
+    order, above = outwards(path[len(path) // 2])
+    return [(above[at], at) for at in order[1:]]
+
+
+def trees_of(group: Group) -> int:
+    """Return how many trees to cut the data for: as many as leave a piece longer on a link than its latency."""
+    wait = float(group.latency) * float(group.bandwidth)
+    fine = float(group.job.size) / wait if wait else MOST_TREES
+    most = MOST_TRANSFERS // (2 * (group.size - 1))
+    return int(max(1, min(MOST_TREES, most, fine)))
+
+
+def spanning_trees(columns: Columns, group: Group, chunks: int) -> list[int]:
+    """All-reduce in ``chunks`` pieces, each along a spanning tree of its own."""
+    edges = edges_of(group)
+    check_memory(2 * chunks * (group.size - 1), "spanning-trees")
+    trees, _ = pack(edges, chunks)
+    work = _Work(group, edges)
+    for piece, tree in enumerate(trees):
+        work.add(piece, from_centre(group.size, tree))
+    switched = any(len(group.fabric.route(group.job.group[0], seat)[0]) > 1 for seat in group.job.group[1:])
+    hubs = switched and any(node.kind == "switch" for node in group.fabric.nodes)
+    window = WINDOW_SWITCHED if hubs else WINDOW
+    order = work.order()
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order)) + columns.size
+    width = max(len(needs) for needs in work.needs) + 1
+    needs = np.full((len(order), width), -1, dtype=np.int32)
+    under_way: dict[int, list[int]] = {}
+    for row, one in enumerate(order):
+        mine = work.needs[one]
+        needs[row, : len(mine)] = place[mine]
+        before = under_way.setdefault(work.links[one][0][0], [])
+        if len(before) >= window:
+            needs[row, -1] = before[-window]
+        before.append(row + columns.size)
+    what = np.array(work.what)[order]
+    columns.add(group.nodes[what[:, 1]], group.nodes[what[:, 2]], what[:, 0], reduce=what[:, 3], needs=needs)
+    return [0] * chunks
+
+
+class _Work:
+    """Transfers with what they need, and the order in which a list schedule begins them: lower pieces first."""
+
+    def __init__(self, group: Group, edges: Edges) -> None:
+        self.what: list[tuple[int, int, int, bool]] = []
+        self.needs: list[list[int]] = []
+        self.links: list[list[tuple[int, float]]] = []
+        self._served: dict[Pair, list[tuple[int, float]]] = {}
+        for a, b in edges.pairs:
+            for ends in ((a, b), (b, a)):
+                links = direct_links(group, *ends) or []
+                self._served[ends] = [(link, float(share) / edges.bandwidth[link]) for link, share in links]
+
+    def _append(self, piece: int, source: int, target: int, reduce: bool, needs: list[int]) -> int:
+        self.what.append((piece, source, target, reduce))
+        self.needs.append(needs)
+        self.links.append(self._served[source, target])
+        return len(self.what) - 1
+
+    def add(self, piece: int, tree: list[Pair]) -> None:
+        """Add a piece's transfers up and down a tree of pairs (parent, child), outwards from its root."""
+        arrived: dict[int, list[int]] = {}
+        for parent, child in reversed(tree):
+            sent = self._append(piece, child, parent, True, arrived.pop(child, []))
+            arrived.setdefault(parent, []).append(sent)
+        for parent, child in tree:
+            arrived[child] = [self._append(piece, parent, child, False, arrived[parent])]
+
+    def order(self) -> list[int]:
+        """Return the transfers as a list schedule begins them, each link one at a time."""
+        count = len(self.what)
+        left = [len(needs) for needs in self.needs]
+        after: list[list[int]] = [[] for _ in range(count)]
+        for one, needs in enumerate(self.needs):
+            for other in needs:
+                after[other].append(one)
+        free: dict[int, float] = {}
+        waiting: dict[int, list[int]] = {}
+        # Numbers go by piece, so the lowest number first is the lowest piece first.
+        events: list[tuple[float, int, int]] = [(0.0, 0, one) for one in range(count) if left[one] == 0]
+        begun: list[int] = []
+        while events:
+            now, kind, what = heapq.heappop(events)
+            if kind == 2:
+                for other in after[what]:
+                    left[other] -= 1
+                    if left[other] == 0:
+                        heapq.heappush(events, (now, 0, other))
+                continue
+            link = self.links[what][0][0] if kind == 0 else what
+            queue = waiting.setdefault(link, [])
+            if kind == 0:
+                heapq.heappush(queue, what)
+            if not queue or free.get(link, 0.0) > now:
+                continue
+            one = heapq.heappop(queue)
+            end = now
+            for hop, seconds in self.links[one]:
+                end = max(end, free.get(hop, 0.0)) + seconds
+                free[hop] = end
+            heapq.heappush(events, (free[link], 1, link))
+            heapq.heappush(events, (end, 2, one))
+            begun.append(one)
+        return begun
