@@ -103,7 +103,7 @@ def command(
     Planners: auto (the quickest of all), ring, double-ring, chain,
     recursive-doubling, halving-doubling, binomial-tree, double-binary-tree,
     direct, dimension-wise, hierarchical, trees, rotations, spanning-trees,
-    in-network.
+    flows, in-network.
     \b
     Examples:
       fabric-plan schedule all-reduce --planner ring --fabric ring:8 -o s.json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fabric_plan.models.schedule import direct as _direct
-from fabric_plan.models.schedule import forest, rings, rotations, spanning, trees
+from fabric_plan.models.schedule import flows, forest, rings, rotations, spanning, trees
 from fabric_plan.models.schedule import in_network as _in_network
 from fabric_plan.models.schedule.bounds import time_bound
 from fabric_plan.models.schedule.group import Group
@@ -32,11 +32,15 @@ _ROOTED = ("broadcast", "reduce")
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A standard algorithm: what it can do, and whether it cuts the data into chunks that follow one another."""
+    """An algorithm: what it can do, and whether it cuts the data into chunks that follow one another.
+
+    ``build`` fills columns and returns the shards; ``several`` yields columns and shards, of which the quickest is kept.
+    """
 
     patterns: tuple[str, ...]
-    build: Callable[[Columns, Group, int], list[int]]
+    build: Callable[[Columns, Group, int], list[int]] | None = None
     pipelined: bool = False
+    several: Callable[[Group, int], Iterator[tuple[Columns, list[int]]]] | None = None
 
 
 ALGORITHMS = {
@@ -52,7 +56,8 @@ ALGORITHMS = {
     "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
     "rotations": Algorithm(_SHARDED, rotations.rotations),
     "trees": Algorithm(_SHARDED, forest.trees, pipelined=True),
-    "spanning-trees": Algorithm(("all-reduce",), spanning.spanning_trees, pipelined=True),
+    "spanning-trees": Algorithm(("all-reduce",), pipelined=True, several=spanning.spanning_trees),
+    "flows": Algorithm(("all-to-all",), pipelined=True, several=flows.flows),
     "in-network": Algorithm((*_SHARDED, *_ROOTED), _in_network.in_network, pipelined=True),
 }
 
@@ -130,19 +135,25 @@ def draft_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
         fitting = ", ".join(one for one, other in ALGORITHMS.items() if job.pattern in other.patterns)
         raise InvalidProblem(f"{name}: no such algorithm for {job.pattern}: {fitting or 'none'} do it")
     group = Group(problem.fabric.for_size(job.size), job)
-    columns = Columns()
     chunks = chunks_of(problem, name)
+
+    def written(columns: Columns, shards: list[int]) -> SchedulePlan:
+        return SchedulePlan(
+            problem=problem,
+            algorithm=name,
+            shards=tuple(shards),
+            transfers=columns.transfers(),
+            certificate=Certificate(status=Status.UNKNOWN, keys=()),
+        )
+
+    if algorithm.several is not None:
+        drafts = [written(*one) for one in algorithm.several(group, chunks)]
+        return min(drafts, key=lambda one: simulate(one, followed=Found([], NOT)).report.seconds or math.inf)
+    columns = Columns()
     if name == "in-network":
-        shards = _in_network.in_network(columns, group, chunks, problem.slots)
-    else:
-        shards = algorithm.build(columns, group, chunks)
-    return SchedulePlan(
-        problem=problem,
-        algorithm=name,
-        shards=tuple(shards),
-        transfers=columns.transfers(),
-        certificate=Certificate(status=Status.UNKNOWN, keys=()),
-    )
+        return written(columns, _in_network.in_network(columns, group, chunks, problem.slots))
+    assert algorithm.build is not None
+    return written(columns, algorithm.build(columns, group, chunks))
 
 
 def chunks_of(problem: ScheduleProblem, name: str) -> int:
@@ -153,6 +164,8 @@ def chunks_of(problem: ScheduleProblem, name: str) -> int:
     if problem.chunks:
         return problem.chunks
     group = Group(problem.fabric.for_size(job.size), job)
+    if name == "flows":
+        return 0
     if name == "in-network" and problem.slots is None:
         return _in_network.chunks_of(group)
     own = {"trees": forest.pieces_of, "spanning-trees": spanning.trees_of, "direct": _direct.pieces_of}
@@ -203,6 +216,7 @@ HierarchicalPlanner = _planner("hierarchical")
 InNetworkPlanner = _planner("in-network")
 TreesPlanner = _planner("trees")
 SpanningTreesPlanner = _planner("spanning-trees")
+FlowsPlanner = _planner("flows")
 RotationsPlanner = _planner("rotations")
 
 

@@ -13,13 +13,14 @@ Source: Plotkin, Shmoys and Tardos, Fast approximation algorithms for fractional
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabric_plan.models.schedule.group import Group
+from fabric_plan.models.schedule.listed import begun, kept
 from fabric_plan.models.schedule.logical import Pair, direct_links
 from fabric_plan.planner.errors import InvalidProblem
 from fabric_plan.planner.schedule import Columns, check_memory
@@ -34,8 +35,8 @@ STEEP = 40.0
 LOW = 0.02
 """What a level of depth costs a tree, as a part of a usual edge."""
 
-WINDOW, WINDOW_SWITCHED = 2, 32
-"""How many transfers of a link may be under way: where links join ranks, and where a switch stores and forwards in between."""
+WINDOWS = (2, 32, 1 << 30)
+"""How many transfers of a link may be under way; the quickest is kept."""
 
 FloatMatrix = NDArray[np.float64]
 
@@ -165,37 +166,25 @@ def trees_of(group: Group) -> int:
     return int(max(1, min(MOST_TREES, most, fine)))
 
 
-def spanning_trees(columns: Columns, group: Group, chunks: int) -> list[int]:
-    """All-reduce in ``chunks`` pieces, each along a spanning tree of its own."""
+def spanning_trees(group: Group, chunks: int) -> Iterator[tuple[Columns, list[int]]]:
+    """Yield all-reduces in ``chunks`` pieces, each along a spanning tree of its own, for each window."""
     edges = edges_of(group)
     check_memory(2 * chunks * (group.size - 1), "spanning-trees")
     trees, _ = pack(edges, chunks)
     work = _Work(group, edges)
     for piece, tree in enumerate(trees):
         work.add(piece, from_centre(group.size, tree))
-    switched = any(len(group.fabric.route(group.job.group[0], seat)[0]) > 1 for seat in group.job.group[1:])
-    hubs = switched and any(node.kind == "switch" for node in group.fabric.nodes)
-    window = WINDOW_SWITCHED if hubs else WINDOW
-    order = work.order()
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order)) + columns.size
-    width = max(len(needs) for needs in work.needs) + 1
-    needs = np.full((len(order), width), -1, dtype=np.int32)
-    under_way: dict[int, list[int]] = {}
-    for row, one in enumerate(order):
-        mine = work.needs[one]
-        needs[row, : len(mine)] = place[mine]
-        before = under_way.setdefault(work.links[one][0][0], [])
-        if len(before) >= window:
-            needs[row, -1] = before[-window]
-        before.append(row + columns.size)
+    order = begun(work.links, work.needs)
     what = np.array(work.what)[order]
-    columns.add(group.nodes[what[:, 1]], group.nodes[what[:, 2]], what[:, 0], reduce=what[:, 3], needs=needs)
-    return [0] * chunks
+    for window in WINDOWS:
+        columns = Columns()
+        needs = kept(order, work.links, work.needs, window, 0)
+        columns.add(group.nodes[what[:, 1]], group.nodes[what[:, 2]], what[:, 0], reduce=what[:, 3], needs=needs)
+        yield columns, [0] * chunks
 
 
 class _Work:
-    """Transfers with what they need, and the order in which a list schedule begins them: lower pieces first."""
+    """Transfers with what they need and the links that they take, lower pieces first."""
 
     def __init__(self, group: Group, edges: Edges) -> None:
         self.what: list[tuple[int, int, int, bool]] = []
@@ -221,40 +210,3 @@ class _Work:
             arrived.setdefault(parent, []).append(sent)
         for parent, child in tree:
             arrived[child] = [self._append(piece, parent, child, False, arrived[parent])]
-
-    def order(self) -> list[int]:
-        """Return the transfers as a list schedule begins them, each link one at a time."""
-        count = len(self.what)
-        left = [len(needs) for needs in self.needs]
-        after: list[list[int]] = [[] for _ in range(count)]
-        for one, needs in enumerate(self.needs):
-            for other in needs:
-                after[other].append(one)
-        free: dict[int, float] = {}
-        waiting: dict[int, list[int]] = {}
-        # Numbers go by piece, so the lowest number first is the lowest piece first.
-        events: list[tuple[float, int, int]] = [(0.0, 0, one) for one in range(count) if left[one] == 0]
-        begun: list[int] = []
-        while events:
-            now, kind, what = heapq.heappop(events)
-            if kind == 2:
-                for other in after[what]:
-                    left[other] -= 1
-                    if left[other] == 0:
-                        heapq.heappush(events, (now, 0, other))
-                continue
-            link = self.links[what][0][0] if kind == 0 else what
-            queue = waiting.setdefault(link, [])
-            if kind == 0:
-                heapq.heappush(queue, what)
-            if not queue or free.get(link, 0.0) > now:
-                continue
-            one = heapq.heappop(queue)
-            end = now
-            for hop, seconds in self.links[one]:
-                end = max(end, free.get(hop, 0.0)) + seconds
-                free[hop] = end
-            heapq.heappush(events, (free[link], 1, link))
-            heapq.heappush(events, (end, 2, one))
-            begun.append(one)
-        return begun

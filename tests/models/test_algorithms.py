@@ -294,7 +294,7 @@ def test_what_cannot_be_held_is_refused_before_it_is_made() -> None:
     ("fabric", "pattern", "name", "reason"),
     [
         ("full:6", "all-gather", "recursive-doubling", "power of two"),
-        ("full:6", "all-to-all", "ring", "direct do it"),
+        ("full:6", "all-to-all", "ring", "direct, flows do it"),
         ("full:6", "all-reduce", "in-network", "switches"),
         ("full:6", "all-reduce", "hierarchical", "boxes"),
         ("mesh:2x3", "all-reduce", "dimension-wise", "torus"),
