@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 
 from fabric_plan.models import solve
 from fabric_plan.models.schedule.cuts import gather_cut
+from fabric_plan.models.schedule.greedy import greedy
 from fabric_plan.models.schedule.group import Group
 from fabric_plan.models.schedule.symmetry import Permutation, free_group
 from fabric_plan.planner.errors import Infeasible, InvalidProblem, LimitReached
@@ -144,6 +145,11 @@ def fewest_rounds(
     if rounds is not None and rounds < floor:
         why = "each step takes one" if floor == steps else "that many must cross the worst cut"
         raise Infeasible(f"{rounds} rounds: no fewer than {floor} do, as {why}", ("cut",))
+    if floor == steps:
+        # One round a step is as few as can be: what is found quickly needs no model.
+        sends = greedy(net, steps, chunks, budget)
+        if sends is not None:
+            return Synchronous(steps, chunks, (1,) * steps, sends, steps, "one round a step")
     weights = np.zeros((net.ranks, net.ranks), dtype=np.float64)
     for (a, b), width in zip(net.edges, net.width, strict=True):
         weights[a, b] = float(width)

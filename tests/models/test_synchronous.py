@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from fabric_plan.models.schedule.group import Group
 from fabric_plan.models.schedule.planners import synchronous_plan
 from fabric_plan.models.schedule.synchronous import Net, Synchronous, fewest_rounds, frontier, net_of
 from fabric_plan.planner import interface
+from fabric_plan.planner.catalog import build
+from fabric_plan.planner.degraded import degraded
 from fabric_plan.planner.errors import Infeasible, InvalidProblem
 from fabric_plan.planner.files import load_fabric
 from fabric_plan.planner.interface import Budget
@@ -165,3 +168,38 @@ def test_plans_pass_the_judge(name: str, pattern: str) -> None:
     assert any(f"{found.total} in 4 steps" in line for line in plan.certificate.proof)
     ranks = len(plan.problem.jobs[0].group)
     assert len(plan.transfers) == ranks * (ranks - 1) * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "failed", "steps"),
+    [
+        ("torus:8x8", "(3,3)", 21),
+        ("torus:4x4x4", "(1,1,1)", 13),
+        ("torus:16x16", "(3,3)", 85),
+        ("mesh:4x4", "(0,1)", 14),
+    ],
+)
+def test_a_torus_without_a_chip(name: str, failed: str, steps: int) -> None:
+    """The neighbours of a dead chip have a link less, and everything must reach them: the bound, and met."""
+    fabric, alive = degraded(build(name), [failed])
+    group = Group(fabric, ScheduleProblem.of(fabric, "all-gather", 1 << 20, group=alive).jobs[0])
+    net = net_of(group)
+    assert ceil(net.per_chunk) == steps
+    found = fewest_rounds(net, steps, 1, Budget(seconds=60, workers=1))
+    assert found.total == found.bound == steps
+    held = {(rank, rank) for rank in range(net.ranks)}
+    for step in range(steps):
+        now = [one for one in found.sends if one.step == step]
+        assert len({(one.source, one.target) for one in now}) == len(now)
+        assert all((one.source, one.root) in held and (one.target, one.root) not in held for one in now)
+        held |= {(one.target, one.root) for one in now}
+    assert len(held) == net.ranks**2
+
+
+@pytest.mark.parametrize("name", ["torus:4x8", "torus:2x4x4", "torus:3x5"])
+def test_tori_of_unequal_sides(name: str) -> None:
+    group = Group(build(name), ScheduleProblem.of(name, "all-gather", 1 << 20).jobs[0])
+    net = net_of(group)
+    steps = max(net.diameter, ceil(net.per_chunk))
+    found = fewest_rounds(net, steps, 1, Budget(seconds=60, workers=1))
+    assert found.total == found.bound == steps
