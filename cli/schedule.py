@@ -9,6 +9,7 @@ import click
 from fabric_plan.cli.options import Group, budget_of, check_output, output, solving, talking
 
 if TYPE_CHECKING:
+    from fabric_plan.models.schedule.exchange import Exchange
     from fabric_plan.models.schedule.synchronous import Synchronous
     from fabric_plan.planner.interface import Budget
     from fabric_plan.planner.problem import ScheduleProblem
@@ -160,7 +161,7 @@ def command(
             print(f"Written to {output}")
 
 
-def _told(one: Synchronous) -> str:
+def _told(one: Synchronous | Exchange) -> str:
     proved = "no fewer, proved" if one.total == one.bound else f"at least {one.bound}"
     return f"{one.steps} steps, {one.chunks} chunks, {one.total} rounds ({proved} by {one.proof}): {one.total / one.chunks:.4g} rounds a chunk"
 

@@ -24,6 +24,7 @@ from fabric_plan.planner.simulator.dataflow import NOT, Found
 from fabric_plan.planner.simulator.schedule import simulate
 
 if TYPE_CHECKING:
+    from fabric_plan.models.schedule.exchange import Exchange
     from fabric_plan.models.schedule.synchronous import Synchronous
 
 _SHARDED = ("all-reduce", "all-gather", "reduce-scatter")
@@ -85,27 +86,32 @@ def schedule_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
 
 def synchronous_plan(
     problem: ScheduleProblem, steps: int, rounds: int | None, budget: Budget
-) -> tuple[SchedulePlan, Synchronous]:
-    """Return an all-gather or reduce-scatter in so many steps with the fewest rounds, as a plan that is not validated yet.
+) -> tuple[SchedulePlan, Synchronous | Exchange]:
+    """Return an all-gather, reduce-scatter or all-to-all (``chunks`` blocks for every pair) in so many steps with the fewest rounds, as a plan that is not validated yet.
 
     Raises
     ------
     Infeasible, LimitReached, InvalidProblem
         As :func:`fabric_plan.models.schedule.synchronous.fewest_rounds`; when it is another collective.
     """
-    from fabric_plan.models.schedule import synchronous
+    from fabric_plan.models.schedule import exchange, synchronous
 
     job = problem.jobs[0]
-    if job.pattern not in ("all-gather", "reduce-scatter"):
+    if job.pattern not in ("all-gather", "reduce-scatter", "all-to-all"):
         raise InvalidProblem(
-            f"synchronous: steps and rounds are of all-gather and reduce-scatter, not of {job.pattern}"
+            f"synchronous: steps and rounds are of all-gather, reduce-scatter and all-to-all, not of {job.pattern}"
         )
     reverse = job.pattern == "reduce-scatter"
     group = Group(problem.fabric.for_size(job.size), job)
     net = synchronous.net_of(group, reverse=reverse)
-    found = synchronous.fewest_rounds(net, steps, problem.chunks or 1, budget, rounds=rounds)
     columns = Columns()
-    shards = synchronous.write(columns, group, found, reverse=reverse)
+    found: Synchronous | Exchange
+    if job.pattern == "all-to-all":
+        found = exchange.fewest_rounds(group, net, steps, problem.chunks or 1, budget, rounds=rounds)
+        shards = exchange.write(columns, group, found)
+    else:
+        found = synchronous.fewest_rounds(net, steps, problem.chunks or 1, budget, rounds=rounds)
+        shards = synchronous.write(columns, group, found, reverse=reverse)
     plan = SchedulePlan(
         problem=problem,
         algorithm="synchronous",
