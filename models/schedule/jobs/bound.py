@@ -45,7 +45,11 @@ def own_bound(problem: ScheduleProblem) -> Bound:
         value, proof = time_bound(Group(fabric, job))
         if value + job.release > best[0]:
             after = f", {float(job.release):g} s after the start" if job.release else ""
-            what = f"job {job.label}, {proof.removeprefix('time: ')}" if len(problem.jobs) > 1 else proof.removeprefix("time: ")
+            what = (
+                f"job {job.label}, {proof.removeprefix('time: ')}"
+                if len(problem.jobs) > 1
+                else proof.removeprefix("time: ")
+            )
             best = (value + job.release, f"time: {what}{after}")
     return best
 
@@ -60,14 +64,25 @@ def shared_bound(
     best: Bound = (Fraction(0), "time: nothing")
     for release in sorted({job.release for job in problem.jobs}):
         need = sum(
-            (one.size * length for one, length in zip(wanted, least, strict=True) if problem.jobs[one.job].release >= release),
+            (
+                one.size * length
+                for one, length in zip(wanted, least, strict=True)
+                if problem.jobs[one.job].release >= release
+            ),
             Fraction(0),
         )
         value = release + _reached(fabric, whole, need) + fabric.costs.fixed
         if value > best[0]:
             used = int((whole > 0).sum())
-            which = "all jobs" if release == min(job.release for job in problem.jobs) else f"the jobs released at {float(release):g} s or later"
-            best = (value, f"time: {which} take up so much of {used} links together, on any ways (dual of packing trees)")
+            which = (
+                "all jobs"
+                if release == min(job.release for job in problem.jobs)
+                else f"the jobs released at {float(release):g} s or later"
+            )
+            best = (
+                value,
+                f"time: {which} take up so much of {used} links together, on any ways (dual of packing trees)",
+            )
     return best
 
 

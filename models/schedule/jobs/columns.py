@@ -121,12 +121,12 @@ class Pricing:
                 root = int((out.distance[:, ends].sum(axis=1) + into.distance[:, ends].sum(axis=1)).argmin())
         reach = {"out": (out,), "in": (into,), "both": (out, into)}[one.kind]
         if not all(np.isfinite(ways.distance[root, ends]).all() for ways in reach):
-            raise InvalidProblem(f"pack: {self.net.fabric.name}: some ranks of job {one.job} cannot be reached from the others")
+            raise InvalidProblem(
+                f"pack: {self.net.fabric.name}: some ranks of job {one.job} cannot be reached from the others"
+            )
         down = edges("out", out, root) if one.kind != "in" else []
         up = edges("in", into, root) if one.kind != "out" else []
-        return Tree(
-            number, tuple(int(which[b, a]) for a, b in up), tuple(int(which[a, b]) for a, b in down)
-        )
+        return Tree(number, tuple(int(which[b, a]) for a, b in up), tuple(int(which[a, b]) for a, b in down))
 
 
 def pack(net: Net, wanted: Sequence[Commodity], left: Callable[[], float], rounds: int = MOST_ROUNDS) -> Packed:

@@ -152,9 +152,7 @@ def _first(way: Whole, ends: list[int]) -> Iterator[Split]:
     yield Split(near, 2 * (len(ends) - 1), False)
 
 
-def _violated(
-    count: int, tails: Whole, heads: Whole, amounts: NDArray[np.float64], ends: list[int]
-) -> Iterator[Split]:
+def _violated(count: int, tails: Whole, heads: Whole, amounts: NDArray[np.float64], ends: list[int]) -> Iterator[Split]:
     """Yield splits that are crossed too little."""
     from ortools.graph.python.max_flow import SimpleMaxFlow
 
@@ -234,9 +232,7 @@ def _isolated(count: int, joint: dict[tuple[int, int], int], blocks: list[list[i
     return part
 
 
-def _checked(
-    splits: list[Split], weights: list[float], tails: Whole, heads: Whole, lengths: Whole
-) -> Fraction:
+def _checked(splits: list[Split], weights: list[float], tails: Whole, heads: Whole, lengths: Whole) -> Fraction:
     """Return what whole weights prove: rounded down, and lowered together where they still pass some move's length."""
     total = 0
     load = np.zeros(len(tails), dtype=np.int64)

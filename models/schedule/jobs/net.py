@@ -35,6 +35,8 @@ class Move:
         The link, where it is one; -1 for the fabric's route.
     links, shares
         The links that it takes, and what part of a byte each carries.
+    path
+        The links of one of its ways, in order; the others are striped alike.
     """
 
     source: int
@@ -42,6 +44,7 @@ class Move:
     via: int
     links: tuple[int, ...]
     shares: tuple[float, ...]
+    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +77,14 @@ class Net:
         joined: set[tuple[int, int]] = set()
         for index, link in enumerate(fabric.links):
             if link.source in place and link.target in place:
-                found.append(Move(place[link.source], place[link.target], index, (index,), (1.0,)))
+                found.append(Move(place[link.source], place[link.target], index, (index,), (1.0,), (index,)))
                 joined.add((place[link.source], place[link.target]))
         if len(fabric.seats) < len(fabric.nodes):
             count = len(place)
             if count * count > MOST_MOVES:
-                raise InvalidProblem(f"pack: {count} NPUs over switches are too many to pack (at most {MOST_MOVES:,} pairs)")
+                raise InvalidProblem(
+                    f"pack: {count} NPUs over switches are too many to pack (at most {MOST_MOVES:,} pairs)"
+                )
             for a in range(count):
                 for b in range(count):
                     move = _routed(fabric, a, b, place) if a != b and (a, b) not in joined else None
@@ -115,7 +120,7 @@ def _routed(fabric: Fabric, a: int, b: int, place: dict[int, int]) -> Move | Non
     for path in paths:
         for link in path:
             share[link] = share.get(link, 0.0) + 1 / len(paths)
-    return Move(a, b, -1, tuple(share), tuple(share.values()))
+    return Move(a, b, -1, tuple(share), tuple(share.values()), paths[0])
 
 
 def holders_of(fabric: Fabric) -> list[int]:
@@ -136,5 +141,3 @@ def shortest_moves(fabric: Fabric, holders: list[int], lengths: Whole) -> Whole:
     found = np.minimum(table, FAR)[np.ix_(holders, holders)]
     np.fill_diagonal(found, 0)
     return found
-
-
