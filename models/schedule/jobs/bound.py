@@ -104,7 +104,7 @@ def least_lengths(
     def table(kind: str, ends: tuple[int, ...]) -> Whole:
         if (kind, ends) not in tables:
             distance = out if kind == "out" else out.T
-            tables[kind, ends] = cheapest(distance, ends)[(1 << len(ends)) - 1]  # type: ignore[assignment]
+            tables[kind, ends] = cheapest(distance, ends)[(1 << len(ends)) - 1]
         return tables[kind, ends]
 
     def least(one: Commodity) -> Fraction:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fabric_plan.models.schedule.jobs.commodity import Commodity
-from fabric_plan.models.schedule.jobs.net import Floats, Net
+from fabric_plan.models.schedule.jobs.net import Floats, Net, Whole
 from fabric_plan.models.schedule.jobs.steiner import EXACT, Edges, Ways, cheapest, joined, pruned, tree_from
 from fabric_plan.planner.errors import InvalidProblem, LimitReached
 
@@ -96,7 +96,7 @@ class Pricing:
         one: Commodity,
         out: Ways,
         into: Ways,
-        which: Floats | np.ndarray,  # type: ignore[type-arg]
+        which: Whole,
         known: dict[tuple[str, tuple[int, ...]], dict[int, Floats]],
     ) -> Tree:
         ends = one.ends
@@ -104,12 +104,12 @@ class Pricing:
         def table(name: str, ways: Ways) -> dict[int, Floats]:
             key = (name, ends)
             if key not in known:
-                known[key] = cheapest(ways.distance, ends)  # type: ignore[assignment]
+                known[key] = cheapest(ways.distance, ends)
             return known[key]
 
         def edges(name: str, ways: Ways, root: int) -> Edges:
             exact = len(ends) <= EXACT
-            raw = tree_from(ways, table(name, ways), root, ends) if exact else joined(ways, root, ends)  # type: ignore[arg-type]
+            raw = tree_from(ways, table(name, ways), root, ends) if exact else joined(ways, root, ends)
             return pruned(raw, root, ends)
 
         root = one.root

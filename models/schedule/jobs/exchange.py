@@ -44,7 +44,7 @@ class Split:
     def crosses(self, tails: Whole, heads: Whole) -> NDArray[np.bool_]:
         """Return which moves count."""
         a, b = self.part[tails], self.part[heads]
-        return (a == 0) & (b == 1) if self.directed else a != b
+        return np.asarray((a == 0) & (b == 1) if self.directed else a != b)
 
 
 def least_exchange(

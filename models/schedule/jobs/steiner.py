@@ -7,13 +7,14 @@ Matsuyama 1980).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 EXACT = 6
 
-Table = NDArray[np.generic]
+Number = TypeVar("Number", np.float64, np.int64)
 Edges = list[tuple[int, int]]
 
 
@@ -26,7 +27,7 @@ class Ways:
         Length of the edge from node to node, inf (or a whole number larger than any way) for none; shape (nodes, nodes).
     """
 
-    def __init__(self, table: NDArray[np.floating]) -> None:  # type: ignore[type-arg]
+    def __init__(self, table: NDArray[np.float64]) -> None:
         count = len(table)
         self.distance = table.copy()
         np.fill_diagonal(self.distance, 0)
@@ -47,16 +48,16 @@ class Ways:
         return found
 
 
-def cheapest(distance: NDArray[np.generic], ends: Sequence[int]) -> dict[int, NDArray[np.generic]]:
+def cheapest(distance: NDArray[Number], ends: Sequence[int]) -> dict[int, NDArray[Number]]:
     """Return by set of ends (as bits) the length of the shortest tree from each node to them; exact, for whole numbers too."""
-    found: dict[int, NDArray[np.generic]] = {1 << k: distance[:, end].copy() for k, end in enumerate(ends)}
+    found: dict[int, NDArray[Number]] = {1 << k: distance[:, end].copy() for k, end in enumerate(ends)}
     for mask in range(1, 1 << len(ends)):
         if mask in found:
             continue
         best = None
         part = (mask - 1) & mask
         while part > mask ^ part:
-            both = found[part] + found[mask ^ part]  # type: ignore[operator]
+            both = np.add(found[part], found[mask ^ part])
             best = both if best is None else np.minimum(best, both)
             part = (part - 1) & mask
         assert best is not None
@@ -64,7 +65,7 @@ def cheapest(distance: NDArray[np.generic], ends: Sequence[int]) -> dict[int, ND
     return found
 
 
-def tree_from(ways: Ways, table: dict[int, NDArray[np.generic]], root: int, ends: Sequence[int]) -> Edges:
+def tree_from(ways: Ways, table: dict[int, NDArray[np.float64]], root: int, ends: Sequence[int]) -> Edges:
     """Return the edges of a shortest tree from a root, by the table of :func:`cheapest`; some may be there twice."""
     edges: Edges = []
     stack = [(root, (1 << len(ends)) - 1)]
@@ -76,7 +77,7 @@ def tree_from(ways: Ways, table: dict[int, NDArray[np.generic]], root: int, ends
         best, split, at = np.inf, 0, node
         part = (mask - 1) & mask
         while part > mask ^ part:
-            both = ways.distance[node] + table[part] + table[mask ^ part]  # type: ignore[operator]
+            both = ways.distance[node] + table[part] + table[mask ^ part]
             here = int(both.argmin())
             if both[here] < best:
                 best, split, at = both[here], part, here

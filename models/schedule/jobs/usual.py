@@ -127,7 +127,9 @@ def _merged(
         last[one.need] = False
         ended.append(np.flatnonzero(last) + size)
         size += len(one)
-    columns = [np.concatenate([part[column] for part in parts]) for column in range(6)]
+    source, target, first, count, reduce, via = (
+        np.concatenate([part[column] for part in parts]) for column in range(6)
+    )
     need_start = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(np.concatenate(lengths), out=need_start[1:])
     return SchedulePlan(
@@ -135,6 +137,6 @@ def _merged(
         algorithm=name,
         shards=tuple(shard for one in alone for shard in one.shards),
         job_chunks=tuple(counts) if len(counts) > 1 else (),
-        transfers=Transfers(*columns, need_start, np.concatenate(needs)),
+        transfers=Transfers(source, target, first, count, reduce, via, need_start, np.concatenate(needs)),
         certificate=_NOTHING,
     )
