@@ -69,8 +69,18 @@ def least_exchange(
         return Fraction(there + back)
     tails, heads = _needed(moves)
     lengths = moves[tails, heads]
-    splits, weights = _weights(tails, heads, lengths, _ways(moves), list(ends), enough, left)
+    splits, weights, _ = _weights(tails, heads, lengths, _ways(moves), list(ends), enough, left)
     return _checked(splits, weights, tails, heads, lengths)
+
+
+def cheapest_moves(
+    moves: Whole, ends: Sequence[int], left: Callable[[], float] = lambda: 1.0
+) -> dict[tuple[int, int], float]:
+    """Return how often each move is made, for a byte, when as little length is taken up as the bound allows (in floating point)."""
+    tails, heads = _needed(moves)
+    _, _, amounts = _weights(tails, heads, moves[tails, heads], _ways(moves), list(ends), float("inf"), left)
+    pairs = zip(tails.tolist(), heads.tolist(), strict=True)
+    return {pair: amount for pair, amount in zip(pairs, amounts, strict=False) if amount > 1e-9}
 
 
 def _ways(moves: Whole) -> Whole:
@@ -102,13 +112,13 @@ def _weights(
     ends: list[int],
     enough: float,
     left: Callable[[], float],
-) -> tuple[list[Split], list[float]]:
-    """Return splits and good weights for them, by adding splits that the moves so far do not cross often enough."""
+) -> tuple[list[Split], list[float], list[float]]:
+    """Return splits, good weights for them, and the moves made, by adding splits that the moves so far do not cross often enough."""
     from ortools.linear_solver import pywraplp
 
     solver = pywraplp.Solver.CreateSolver("GLOP")
     if solver is None:
-        return [], []
+        return [], [], []
     scale = float(max(1, lengths.max(initial=1)))
     used = [solver.NumVar(0, solver.infinity(), "") for _ in tails]
     for variable, length in zip(used, lengths.tolist(), strict=True):
@@ -127,7 +137,7 @@ def _weights(
             splits.append(split)
             rows.append(row)
         if solver.Solve() != pywraplp.Solver.OPTIMAL:
-            return [], []
+            return [], [], []
         value = solver.Objective().Value() * scale
         found = [max(0.0, row.dual_value()) * scale for row in rows]
         if value >= enough * (1 - 1e-7) or (turn and left() <= 0):
@@ -137,7 +147,7 @@ def _weights(
         fresh = list(_violated(len(way), tails, heads, amounts, ends))
         if not fresh:
             break
-    return splits, found
+    return splits, found, [variable.solution_value() for variable in used]
 
 
 def _first(way: Whole, ends: list[int]) -> Iterator[Split]:

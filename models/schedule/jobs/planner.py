@@ -11,6 +11,7 @@ from fabric_plan.models.schedule.jobs.bound import own_bound, shared_bound
 from fabric_plan.models.schedule.jobs.columns import Packed, pack
 from fabric_plan.models.schedule.jobs.commodity import Commodity, commodities
 from fabric_plan.models.schedule.jobs.cut import MOST_TRANSFERS, Cut, cut
+from fabric_plan.models.schedule.jobs.dual import better_lengths
 from fabric_plan.models.schedule.jobs.net import Net
 from fabric_plan.models.schedule.jobs.order import Style, listed
 from fabric_plan.models.schedule.jobs.usual import best_alone, in_turn, together
@@ -30,6 +31,9 @@ STYLES = (Style(1.0, 1.0), Style(0.5, 2.0), Style(1.0, 1.0, 0.05))
 
 ENOUGH = Fraction(1005, 1000)
 """So near the bound, no finer cuts are tried."""
+
+SHORT = 0.999
+"""Where the bound is so far below what the packing's dual says, better lengths are looked for."""
 
 LATE = 4
 """Times of release for which jobs are packed and bounded on their own."""
@@ -93,6 +97,9 @@ class _Search:
             wanted = commodities(problem.jobs)
             packed = pack(net, wanted, lambda: budget.left * 0.5)
             self._raise(shared_bound(problem, wanted, packed.lengths, lambda: budget.left * 0.5))
+            if self._bound[0] < packed.dual * SHORT:
+                lengths = better_lengths(net, wanted, packed, lambda: budget.left - budget.seconds / 2)
+                self._raise(shared_bound(problem, wanted, lengths, lambda: budget.left * 0.5))
             for release in sorted({job.release for job in problem.jobs})[1 : LATE + 1]:
                 late = [one for one in wanted if problem.jobs[one.job].release >= release]
                 lengths = pack(net, late, lambda: budget.left * 0.5).lengths
