@@ -19,7 +19,7 @@ from fabric_plan.models.schedule.jobs.net import FAR
 from fabric_plan.planner import interface
 from fabric_plan.planner.catalog import build
 from fabric_plan.planner.fabric import Fabric, Link, Node
-from fabric_plan.planner.files import parse_plan, plan_document, dump
+from fabric_plan.planner.files import dump, parse_plan, plan_document
 from fabric_plan.planner.problem import Job, ScheduleProblem
 
 PATTERNS = (
