@@ -81,6 +81,8 @@ def _jobs(table: dict[str, Any]) -> list[Job]:
     if ("group" in table) == ("groups" in table):
         raise InvalidInput("expected either group or groups")
     groups = _groups(table["groups"]) if "groups" in table else [_group(table["group"])]
+    if pattern == "point-to-point" and any(len(group) != 2 for group in groups):
+        raise InvalidInput("point-to-point goes from one seat to another: its group holds these two")
     priority = table.get("priority", 0)
     if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
         raise InvalidInput(f"priority {priority!r}: expected a whole number from 0 to {MAX_PRIORITY}")

@@ -308,8 +308,6 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             raise InvalidProblem(f"job: the group {list(self.group)} must hold at least two different seats")
         if self.size <= 0 or self.release < 0:
             raise InvalidProblem("job: the size must be greater than zero and the release time not negative")
-        if self.pattern == "point-to-point" and len(self.group) != 2:
-            raise InvalidProblem("job: point-to-point goes from one seat to another: its group holds these two")
 
 
 class ScheduleProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

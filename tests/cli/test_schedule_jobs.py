@@ -115,6 +115,7 @@ def test_a_placement_is_scheduled(tmp_path: Path) -> None:
         ('groups = "0-1;2-3"', 'group = "1"', "two different"),
         ("group = [3, 0, 1]", 'group = "3"\ngroups = "0-1"', "job 1: expected either"),
         ("group = [3, 0, 1]", "group = [3, true]", "job 1: group"),
+        ('"broadcast"', '"point-to-point"', "holds these two"),
         ("priority = 2", "priority = -1", "priority"),
         ("priority = 2", "priority = true", "priority"),
         ('release = "10us"', 'release = "-10us"', "release"),

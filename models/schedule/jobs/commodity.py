@@ -57,7 +57,8 @@ def _of(number: int, job: Job) -> list[Commodity]:
         kind: Kind = "out" if job.pattern == "all-gather" else "in"
         return [Commodity(number, rank, kind, group[rank], but(rank), part) for rank in range(ranks)]
     if job.pattern in ("broadcast", "point-to-point"):
-        return [Commodity(number, 0, "out", root, others, size)]
+        # Point-to-point goes from rank 0 to rank 1, whoever else is there.
+        return [Commodity(number, 0, "out", root, others if job.pattern == "broadcast" else others[:1], size)]
     if job.pattern == "reduce":
         return [Commodity(number, 0, "in", root, others, size)]
     if job.pattern == "gather":

@@ -61,7 +61,7 @@ def _sent(problem: ScheduleProblem) -> SchedulePlan:
     job = problem.jobs[0]
     nodes = Group(problem.fabric, job).nodes
     columns = Columns()
-    others = np.arange(1, len(nodes))
+    others = np.arange(1, 2 if job.pattern == "point-to-point" else len(nodes))
     if job.pattern == "gather":
         columns.add(nodes[others], nodes[0], others)
     else:
