@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fabric_plan.cli.options import Group, budget_of, check_output, output, solving, talking
+from fabric_plan.cli.options import Group, Volumes, budget_of, check_output, output, solving, talking
 
 if TYPE_CHECKING:
     from fabric_plan.models.schedule.exchange import Exchange
@@ -19,15 +19,30 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
 
 
 @click.command("schedule", short_help="Schedule a collective on a fabric.")
-@click.argument("pattern", metavar="COLLECTIVE", type=click.Choice(PATTERNS))
+@click.argument("pattern", metavar="[COLLECTIVE]", type=click.Choice(PATTERNS), required=False)
 @click.option(
     "-f",
     "--fabric",
-    required=True,
+    default=None,
     metavar="F",
-    help="A catalog name (fabric-plan fabric list) or a graph file.",
+    help="A catalog name (fabric-plan fabric list) or a graph file; with --jobs it goes before the file's.",
 )
-@click.option("--size", default="64MiB", metavar="BYTES", show_default=True, help="As nccl-tests counts it.")
+@click.option("--jobs", "jobs_file", default=None, metavar="TOML", help="Several collectives at once, packed together.")
+@click.option(
+    "--placement",
+    "placement_file",
+    default=None,
+    metavar="PLAN",
+    help="All collectives of a placement at once, each with the bytes of one iteration.",
+)
+@click.option(
+    "--volumes",
+    type=Volumes(),
+    default=None,
+    metavar="V",
+    help="With --placement: other bytes, as in mp=64MiB,dp=1GiB.",
+)
+@click.option("--size", default=None, metavar="BYTES", help="As nccl-tests counts it.  [default: 64MiB]")
 @click.option(
     "--group",
     type=Group(),
@@ -77,9 +92,12 @@ PATTERNS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce",
 @solving
 @talking
 def command(
-    pattern: str,
-    fabric: str,
-    size: str,
+    pattern: str | None,
+    fabric: str | None,
+    jobs_file: str | None,
+    placement_file: str | None,
+    volumes: Any,
+    size: str | None,
     group: tuple[int, ...] | None,
     failed: tuple[str, ...],
     chunks: int | None,
@@ -100,8 +118,10 @@ def command(
 ) -> None:
     """Schedule a collective, simulate it, and bound the time of any schedule.
 
+    With --jobs or --placement: several collectives at once, packed onto the same links, against one after another and all at once.
+
     \b
-    Planners: auto (the quickest of all), ring, double-ring, chain,
+    Planners: auto (the quickest of all; pack for several), pack, ring, double-ring, chain,
     recursive-doubling, halving-doubling, binomial-tree, double-binary-tree,
     direct, dimension-wise, hierarchical, trees, rotations, spanning-trees,
     flows, in-network.
@@ -113,6 +133,8 @@ def command(
       fabric-plan schedule all-gather --fabric dgx1 --frontier
       fabric-plan schedule all-gather --fabric nvl72 --fail plane3
       fabric-plan schedule broadcast --fabric nvl72 --group 0-15 --planner in-network
+      fabric-plan schedule --jobs jobs.toml --fabric mesh:4x5
+      fabric-plan schedule --placement p.json -o s.json
     """
     from fabric_plan.cli import console, schedule_console
     from fabric_plan.planner import files, interface, schedule_result
@@ -122,8 +144,30 @@ def command(
     from fabric_plan.planner.problem import ScheduleProblem
 
     check_output(output, as_json=as_json)
-    left, alive = degraded(load_fabric(fabric), failed)
-    problem = ScheduleProblem.of(left, pattern, size, group=group or alive, chunks=chunks, slots=slots)
+    if jobs_file is not None or placement_file is not None:
+        single: dict[str, object] = {
+            "COLLECTIVE": pattern,
+            "--size": size,
+            "--group": group,
+            "--fail": failed or None,
+            "--slots": slots,
+            "--steps": steps,
+            "--rounds": rounds,
+            "--frontier": frontier or None,
+        }
+        if form in ("msccl-xml", "mscclpp-json"):
+            raise InvalidInput(f"--to {form} writes one collective, not several at once")
+        problem = _several(jobs_file, placement_file, volumes, fabric, chunks, single)
+    else:
+        if pattern is None or fabric is None:
+            what = "a COLLECTIVE" if pattern is None else "--fabric"
+            raise InvalidInput(
+                f"schedule: {what} is missing: name one collective and its fabric, or give --jobs or --placement"
+            )
+        if volumes is not None:
+            raise InvalidInput("--volumes goes with --placement")
+        left, alive = degraded(load_fabric(fabric), failed)
+        problem = ScheduleProblem.of(left, pattern, size or "64MiB", group=group or alive, chunks=chunks, slots=slots)
     budget = budget_of(time_limit, workers, seed, deterministic)
     if (rounds is not None and steps is None) or (frontier and steps is not None):
         raise InvalidInput("--rounds needs --steps, and --frontier goes without")
@@ -159,6 +203,37 @@ def command(
         schedule_console.print_plan(plan, verbose=verbose)
         if output is not None:
             print(f"Written to {output}")
+
+
+def _several(
+    jobs_file: str | None,
+    placement_file: str | None,
+    volumes: Any,
+    fabric: str | None,
+    chunks: int | None,
+    single: dict[str, object],
+) -> ScheduleProblem:
+    """Return the problem of a file of jobs, or of a placement's collectives; ``single``: what goes with one collective only."""
+    from fabric_plan.planner.errors import InvalidInput
+
+    if jobs_file is not None and placement_file is not None:
+        raise InvalidInput("--jobs and --placement exclude each other")
+    for name, given in single.items():
+        if given is not None:
+            raise InvalidInput(f"{name} is of one collective: leave it out with --jobs or --placement")
+    if jobs_file is not None:
+        from fabric_plan.planner.jobs_file import read_jobs
+
+        if volumes is not None:
+            raise InvalidInput("--volumes goes with --placement; a file of jobs has sizes")
+        return read_jobs(jobs_file, fabric, chunks=chunks)
+    from fabric_plan.cli.show import placement_of, valid_plan
+    from fabric_plan.planner.placed_jobs import placed_jobs
+
+    assert placement_file is not None
+    if fabric is not None:
+        raise InvalidInput("--fabric: a placement has its own")
+    return placed_jobs(placement_of(valid_plan(placement_file), placement_file), volumes, chunks=chunks)
 
 
 def _told(one: Synchronous | Exchange) -> str:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 def describe(plan: SchedulePlan) -> str:
     """Return a schedule in one line."""
-    job = plan.problem.jobs[0]
+    job, jobs = plan.problem.jobs[0], len(plan.problem.jobs)
+    if jobs > 1:
+        return (
+            f"{jobs} collectives at once on {plan.problem.fabric.name}, {plan.algorithm}: "
+            f"{len(plan.transfers):,} transfers of {len(plan.shards):,} chunks"
+        )
     return (
         f"{job.pattern} of {format_size(job.size)} over {len(job.group)} ranks on {plan.problem.fabric.name}, "
         f"{plan.algorithm}: {len(plan.transfers):,} transfers of {len(plan.shards):,} chunks"
@@ -38,7 +43,12 @@ def print_plan(plan: SchedulePlan, *, verbose: bool) -> None:
     ]
     if plan.baselines:
         ordered = sorted(plan.baselines, key=lambda one: one.value)
-        rows.append(("algorithms", "; ".join(f"{one.name} {show_value(one.value, 's')}" for one in ordered)))
+        rows.append(
+            (
+                "algorithms" if len(plan.problem.jobs) == 1 else "baselines",
+                "; ".join(f"{one.name} {show_value(one.value, 's')}" for one in ordered),
+            )
+        )
     for name, text in rows:
         print(f"  {name:<11} {text}")
     if verbose:
@@ -53,6 +63,7 @@ def print_report(
 ) -> None:
     """Print time, bandwidths (where the size means something), the critical path by kind of cost, and the busiest links."""
     job = plan.problem.jobs[0]
+    bandwidths = bandwidths and len(plan.problem.jobs) == 1
     exact = "exact" if report.rounding == 0 else f"rounded by less than {report.rounding:.0e}"
     print(f"Simulated ({report.discipline}; times {exact}; data followed: {report.data}):")
     seconds = report.seconds
@@ -69,6 +80,8 @@ def print_report(
         widths = [max(len(row[k]) for row in rows) for k in range(3)]
         for row in rows:
             print(f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip())
+    if report.jobs:
+        _print_jobs(plan, report, verbose=verbose)
     links = busiest(report)
     shown = links if verbose else links[:3]
     if shown:
@@ -78,3 +91,23 @@ def print_report(
             share_ = f"{float(busy / seconds) * 100:.1f} %" if seconds else "-"
             rows_.append((fabric.link_name(link), format_time(busy), share_, format_size(Fraction(carried))))
         table(rows_)
+
+
+SHOWN = 12
+"""Jobs that are shown without ``--verbose``: those that finish last."""
+
+
+def _print_jobs(plan: SchedulePlan, report: ScheduleReport, *, verbose: bool) -> None:
+    """Print when each job is done, in their order; of many, those that are done last."""
+    rows = list(zip(plan.problem.jobs, report.jobs, strict=True))
+    if not verbose and len(rows) > SHOWN:
+        last = sorted(range(len(rows)), key=lambda k: (rows[k][1] is not None, -(rows[k][1] or 0), k))[:SHOWN]
+        rows = [rows[k] for k in sorted(last)]
+    left = len(plan.problem.jobs) - len(rows)
+    told = [("job" + (f" ({left} more with -v)" if left else ""), "collective", "ranks", "size", "released", "done")]
+    for job, end in rows:
+        done = format_time(end) if end is not None else "never"
+        told.append(
+            (job.label, job.pattern, str(len(job.group)), format_size(job.size), format_time(job.release), done)
+        )
+    table(told)

@@ -214,7 +214,7 @@ def _schedule(
     faults += found.faults
     try:
         # Under the protocol of its size, so that a slow link is slower than that.
-        fabric = trouble.slowed(plan.problem.fabric.for_size(plan.problem.jobs[0].size))
+        fabric = trouble.slowed(plan.problem.seen)
         result = simulate(plan, service, late=trouble.late, fabric=fabric, followed=found)
     except InvalidPlan as error:
         raise InvalidPlan(f"{where}: {error}") from None

@@ -281,13 +281,25 @@ class RoutingProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One collective of a schedule: its group of seats, size in bytes, release time in seconds, and priority (0 first)."""
+    """One collective of a schedule: its group of seats, size in bytes, release time in seconds, and priority (0 first).
+
+    ``name`` is for readers; a job that has none is written to files without it.
+    """
 
     pattern: str
     group: tuple[int, ...]
     size: Fraction
     release: Fraction = Fraction(0)
     priority: int = 0
+    name: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def label(self) -> str:
+        """Its name, or its collective and ranks: "all-reduce 0,1,5"."""
+        if isinstance(self.name, str):
+            return self.name
+        shown = ",".join(map(str, self.group[:6])) + (",..." if len(self.group) > 6 else "")
+        return f"{self.pattern} {shown}"
 
     def __post_init__(self) -> None:
         if self.pattern not in PATTERNS:
@@ -319,6 +331,8 @@ class ScheduleProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     def __post_init__(self) -> None:
         seats = len(self.fabric.seats)
+        if not self.jobs:
+            raise InvalidProblem("schedule: there must be at least one job")
         for index, job in enumerate(self.jobs):
             for seat in job.group:
                 if not 0 <= seat < seats:
@@ -351,6 +365,11 @@ class ScheduleProblem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             chunks=chunks,
             slots=slots,
         )
+
+    @property
+    def seen(self) -> Fabric:
+        """The fabric under the protocol of the largest job: links have one speed and latency, whoever uses them."""
+        return self.fabric.for_size(max(job.size for job in self.jobs))
 
 
 class Problem(Protocol):

@@ -1,5 +1,7 @@
 """Schedules of collectives: transfers of chunks between nodes, and the plan that holds them.
 
+Several jobs are scheduled together: their chunks are numbered one job after the other, and a transfer carries chunks of one job.
+
 A collective's data is cut into chunks of equal size, numbered from 0; each rank has a slot for every chunk. A transfer
 carries the slots ``first .. first + count - 1`` of its source to the same slots of its target, where they replace what is
 there or, if it reduces, are added to it. It sends what its source holds by the transfers that it needs, directly or not
@@ -18,13 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fabric_plan.planner.errors import InvalidInput, InvalidPlan
 from fabric_plan.planner.plan import Baseline, Certificate
-from fabric_plan.planner.problem import ScheduleProblem
+from fabric_plan.planner.problem import Job, ScheduleProblem
 from fabric_plan.planner.simulator.report import ScheduleReport
 
 BYTES_PER_TRANSFER = 160
 """Memory that a transfer takes at the peak of its simulation, for refusing what cannot be held."""
 
 MAX_MEMORY = 16 * 2**30
+
+IntColumn = NDArray[np.integer[Any]]
 
 _COLUMNS = ("source", "target", "first", "count", "reduce", "via")
 
@@ -120,15 +124,17 @@ class Transfers:
 
 
 class SchedulePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True, eq=False):
-    """A collective as transfers of chunks.
+    """One collective, or several at once, as transfers of chunks.
 
     Parameters
     ----------
     algorithm
         What it is called.
     shards
-        By chunk: which shard it is part of, or for all-to-all which block (source rank x ranks + target rank). Chunks are
-        of equal size.
+        By chunk: which shard it is part of, or for all-to-all which block (source rank x ranks + target rank). A job's chunks
+        are of equal size.
+    job_chunks
+        By job: how many of the chunks are its own, which follow those of the jobs before it; empty where there is one job.
     report
         The simulator's own findings; None until it has been simulated.
     seconds
@@ -147,15 +153,42 @@ class SchedulePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     seed: int = 0
     seconds: float | None = None
     report: ScheduleReport | None = None
+    job_chunks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.problem.jobs) != 1:
-            raise InvalidPlan("schedule: plans hold one collective in this version")
+        jobs = len(self.problem.jobs)
+        if len(self.job_chunks) != (jobs if jobs > 1 else 0):
+            told = f"{jobs} numbers, one a job" if jobs > 1 else "nothing, as there is one job"
+            raise InvalidPlan(f"job_chunks: {len(self.job_chunks)} numbers are given, expected {told}")
+        if self.job_chunks and (min(self.job_chunks) < 1 or sum(self.job_chunks) != len(self.shards)):
+            raise InvalidPlan(
+                f"job_chunks: they must be at least 1 each and {len(self.shards)} together, as the shards"
+            )
 
     @property
-    def chunk_bytes(self) -> Fraction:
-        """Bytes of a chunk."""
-        return chunk_bytes(self.problem, len(self.shards))
+    def chunk_counts(self) -> tuple[int, ...]:
+        """By job: how many chunks it has."""
+        return self.job_chunks or (len(self.shards),)
+
+    @property
+    def chunk_bytes(self) -> tuple[Fraction, ...]:
+        """By job: bytes of a chunk."""
+        jobs = zip(self.problem.jobs, self.chunk_counts, strict=True)
+        return tuple(whole_bytes(job) / count for job, count in jobs)
+
+    @property
+    def job_starts(self) -> IntColumn:
+        """Where each job's chunks begin, and the number of all; shape (jobs + 1,)."""
+        starts = np.zeros(len(self.problem.jobs) + 1, dtype=np.int64)
+        np.cumsum(self.chunk_counts, out=starts[1:])
+        return starts
+
+    def job_of(self, transfers: Transfers) -> IntColumn:
+        """Return by transfer which job's chunks it carries, by the first of them."""
+        starts = self.job_starts
+        if len(starts) == 2:
+            return np.zeros(len(transfers), dtype=np.int64)
+        return np.asarray(np.clip(np.searchsorted(starts, transfers.first, side="right") - 1, 0, len(starts) - 2))
 
     @property
     def baseline(self) -> Baseline | None:
@@ -163,14 +196,12 @@ class SchedulePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         return min(self.baselines, key=lambda one: one.value, default=None)
 
 
-def chunk_bytes(problem: ScheduleProblem, chunks: int) -> Fraction:
-    """Return the size of a chunk when the collective's data is cut into so many.
+def whole_bytes(job: Job) -> Fraction:
+    """Return the bytes that a job's chunks hold together.
 
     All ranks' buffers hold ``size`` bytes together in an all-to-all of one rank; so its p x p blocks hold p times that.
     """
-    job = problem.jobs[0]
-    whole = job.size * len(job.group) if job.pattern == "all-to-all" else job.size
-    return whole / chunks
+    return job.size * len(job.group) if job.pattern == "all-to-all" else job.size
 
 
 def check_memory(transfers: int, what: str) -> None:
@@ -191,9 +222,6 @@ def _physical_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return MAX_MEMORY
-
-
-IntColumn = NDArray[np.integer[Any]]
 
 
 class Columns:

@@ -46,7 +46,7 @@ def simulation_document(plan: SchedulePlan, report: ScheduleReport, fabric: Fabr
     fabric = fabric or plan.problem.fabric
     seconds = report.seconds
     rates: dict[str, Any] = {"algbw": None, "busbw": None}
-    if seconds:
+    if seconds and len(plan.problem.jobs) == 1:
         rates = {
             "algbw": number(algbw(job.size, seconds)),
             "busbw": number(busbw(job.pattern, len(job.group), job.size, seconds)),
@@ -70,7 +70,23 @@ def simulation_document(plan: SchedulePlan, report: ScheduleReport, fabric: Fabr
             }
             for link, busy, carried in zip(report.links, report.busy, report.carried, strict=True)
         ],
+        **({"jobs": _jobs(plan, report)} if report.jobs else {}),
     }
+
+
+def _jobs(plan: SchedulePlan, report: ScheduleReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": job.label,
+            "pattern": job.pattern,
+            "ranks": len(job.group),
+            "size": number(job.size),
+            "release": number(job.release),
+            "priority": job.priority,
+            "finish": number(end),
+        }
+        for job, end in zip(plan.problem.jobs, report.jobs, strict=True)
+    ]
 
 
 def result_document(plan: SchedulePlan) -> dict[str, Any]:

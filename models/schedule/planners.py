@@ -227,13 +227,15 @@ RotationsPlanner = _planner("rotations")
 
 
 class AutoPlanner:
-    """The quickest of the standard algorithms, with the times of all as baselines."""
+    """The quickest of the standard algorithms, with the times of all as baselines; several jobs are packed."""
 
     def solve(self, problem: Problem, budget: Budget, on_progress: OnProgress) -> SchedulePlan:
         """Return the schedule that finishes first."""
         assert isinstance(problem, ScheduleProblem)
         if len(problem.jobs) != 1:
-            raise InvalidProblem(f"auto: it schedules one collective, the problem has {len(problem.jobs)}")
+            from fabric_plan.models.schedule.jobs.planner import PackPlanner
+
+            return msgspec.structs.replace(PackPlanner().solve(problem, budget, on_progress), planner="auto")
         best: SchedulePlan | None = None
         baselines: list[Baseline] = []
         refused: list[str] = []

@@ -40,13 +40,17 @@ def scene(plan: SchedulePlan) -> Scene:
     scale = (WIDTH - LEFT - MARGIN) / end
     hops = [hop for hop in sorted(range(len(link)), key=lambda hop: start[hop]) if key(link[hop]) in shown]
     cells = []
+    jobs = plan.job_of(plan.transfers).tolist()
+    together = len(plan.problem.jobs) > 1
     many = max(plan.shards) + 1 if len(set(plan.shards)) > 1 else len(plan.shards)
+    many = len(plan.problem.jobs) if together else many
     ranks = len(plan.problem.jobs[0].group)
     for hop in hops[:MOST_BARS]:
         one = owner[hop]
         chunk = int(plan.transfers.first[one])
         shard = plan.shards[chunk] if len(set(plan.shards)) > 1 else chunk
         group = shard // ranks if plan.problem.jobs[0].pattern == "all-to-all" else shard
+        group = jobs[one] if together else group
         left, right = LEFT + start[hop] * scale, LEFT + (arrival[hop] - latency[link[hop]]) * scale
         middle = (left + right) / 2, TOP + (shown[key(link[hop])] + 0.5) * height
         times = " to ".join(format_time(Fraction(value, line.ticks_per_second)) for value in (start[hop], arrival[hop]))
@@ -55,6 +59,8 @@ def scene(plan: SchedulePlan) -> Scene:
     job = plan.problem.jobs[0]
     title = f"{job.pattern} of {format_size(job.size)} over {ranks} ranks on {fabric.name}, {plan.algorithm}"
     colour = "root" if len(set(plan.shards)) > 1 else "chunk"
+    if together:
+        title, colour = f"{many} collectives at once on {fabric.name}, {plan.algorithm}", "job"
     notes = [
         f"a row is a {'link' if by_link else 'sending node'}, a bar one transfer on it, its colour the {colour} ({many} in all)"
     ]

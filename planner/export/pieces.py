@@ -133,6 +133,10 @@ def pieces_of(plan: SchedulePlan) -> Pieces:
     InvalidInput
         When files cannot say the plan: another collective, an NPU beside the group, too many pieces.
     """
+    if len(plan.problem.jobs) != 1:
+        raise InvalidInput(
+            f"export: a file of this form is one collective, the plan has {len(plan.problem.jobs)} at once"
+        )
     job, transfers = plan.problem.jobs[0], plan.transfers
     if job.pattern not in NAMES:
         raise InvalidInput(f"export: {job.pattern} is not written: expected one of {', '.join(NAMES)}")

@@ -9,6 +9,7 @@ ordered. Larger ones are followed in steps, all transfers of equal depth at once
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from fabric_plan.planner.collective import conditions
 from fabric_plan.planner.simulator.compiled import FROM_HOPS, compiled
 
 if TYPE_CHECKING:
+    from fabric_plan.planner.problem import Job
     from fabric_plan.planner.schedule import SchedulePlan
 
 EVERY_ORDER = 4_000
@@ -64,17 +66,14 @@ def check(plan: SchedulePlan) -> Found:
 
 def _row_faults(plan: SchedulePlan) -> list[str]:
     transfers, chunks = plan.transfers, len(plan.shards)
-    nodes, group = len(plan.problem.fabric.nodes), len(plan.problem.jobs[0].group)
-    shards = {"all-to-all": group * group}.get(plan.problem.jobs[0].pattern, group)
+    nodes = len(plan.problem.fabric.nodes)
     if not chunks:
         return ["shards: there must be at least one chunk"]
-    if min(plan.shards) < 0 or max(plan.shards) >= shards:
-        return [f"shards: they must lie between 0 and {shards - 1}"]
-    if plan.problem.jobs[0].pattern in ("all-gather", "reduce-scatter", "all-to-all"):
-        counts = np.bincount(plan.shards, minlength=shards)
-        wanted = counts if plan.problem.jobs[0].pattern != "all-to-all" else counts[counts > 0]
-        if wanted.min() != wanted.max():
-            return ["shards: each must be cut into equally many chunks"]
+    starts = plan.job_starts
+    for number, job in enumerate(plan.problem.jobs):
+        fault = _shard_fault(job, plan.shards[starts[number] : starts[number + 1]])
+        if fault:
+            return [f"shards: {_of(plan, number)}{fault}"]
     if not len(transfers):
         return []
     for name, column in (("source", transfers.source), ("target", transfers.target)):
@@ -94,10 +93,31 @@ def _row_faults(plan: SchedulePlan) -> list[str]:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         return [f"transfers: transfer {row} carries chunks that do not exist: they go from 0 to {chunks - 1}"]
+    mixed = (transfers.count > 0) & (transfers.first + transfers.count > starts[plan.job_of(transfers) + 1])
+    if mixed.any():
+        return [f"transfers: transfer {int(np.flatnonzero(mixed)[0])} carries chunks of more than one job"]
     needs = transfers.need
     if len(needs) and (needs.min() < 0 or needs.max() >= len(transfers)):
         return ["transfers: a needed transfer does not exist"]
     return []
+
+
+def _of(plan: SchedulePlan, number: int) -> str:
+    """Return which job a fault is about, where there are several."""
+    return f"job {number} ({plan.problem.jobs[number].label}): " if len(plan.problem.jobs) > 1 else ""
+
+
+def _shard_fault(job: Job, given: Sequence[int]) -> str:
+    """Return what is wrong with the shards that a job's chunks are part of, or nothing."""
+    shards = len(job.group) ** 2 if job.pattern == "all-to-all" else len(job.group)
+    if min(given) < 0 or max(given) >= shards:
+        return f"they must lie between 0 and {shards - 1}"
+    if job.pattern in ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"):
+        counts = np.bincount(given, minlength=shards)
+        wanted = counts if job.pattern != "all-to-all" else counts[counts > 0]
+        if wanted.min() != wanted.max():
+            return "each must be cut into equally many chunks"
+    return ""
 
 
 def _depths(need_start: Any, need: Any, depth: Any) -> bool:
@@ -123,19 +143,25 @@ def _scrambled(count: int) -> Any:
 
 def _contributions(plan: SchedulePlan) -> tuple[Any, Any, Any]:
     """Return (what each node holds at first, what it must hold, whether it must), shape (nodes, chunks)."""
-    job, chunks = plan.problem.jobs[0], len(plan.shards)
     fabric = plan.problem.fabric
-    nodes = np.array(fabric.seats)[np.array(job.group)]
-    values = _scrambled(len(nodes) * chunks).reshape(len(nodes), chunks)
-    shards = np.array(plan.shards)
-    ranks = np.arange(len(nodes))
-    state = np.zeros((len(fabric.nodes), chunks), dtype=np.uint64)
+    state = np.zeros((len(fabric.nodes), len(plan.shards)), dtype=np.uint64)
     wanted, asked = np.zeros_like(state), np.zeros(state.shape, dtype=bool)
-    has, ends, sums = conditions(job.pattern, ranks[:, None], shards[None, :], len(nodes))
-    state[nodes] = np.where(has, values, 0)
-    result = values.sum(axis=0, dtype=np.uint64) if sums else values[has.argmax(axis=0), np.arange(chunks)]
-    wanted[nodes] = np.where(ends, result, 0)
-    asked[nodes] = ends
+    # No two contributions of any jobs are alike, so that one job's data never passes for another's.
+    drawn = _scrambled(
+        sum(len(job.group) * count for job, count in zip(plan.problem.jobs, plan.chunk_counts, strict=True))
+    )
+    starts = plan.job_starts.tolist()
+    for number, job in enumerate(plan.problem.jobs):
+        begin, end = starts[number], starts[number + 1]
+        chunks = end - begin
+        nodes = np.array(fabric.seats)[np.array(job.group)]
+        values, drawn = drawn[: len(nodes) * chunks].reshape(len(nodes), chunks), drawn[len(nodes) * chunks :]
+        shards = np.array(plan.shards[begin:end])
+        has, ends, sums = conditions(job.pattern, np.arange(len(nodes))[:, None], shards[None, :], len(nodes))
+        state[nodes, begin:end] = np.where(has, values, 0)
+        result = values.sum(axis=0, dtype=np.uint64) if sums else values[has.argmax(axis=0), np.arange(chunks)]
+        wanted[nodes, begin:end] = np.where(ends, result, 0)
+        asked[nodes, begin:end] = ends
     return state, wanted, asked
 
 
@@ -164,8 +190,9 @@ def _result_faults(plan: SchedulePlan, state: Any, wanted: Any, asked: Any) -> l
         return []
     node, chunk = (int(one) for one in np.argwhere(wrong)[0])
     name = plan.problem.fabric.nodes[node].name
+    number = int(plan.job_starts.searchsorted(chunk, side="right")) - 1
     return [
-        f"data: {name} does not end with chunk {chunk} as the {plan.problem.jobs[0].pattern} asks for "
+        f"data: {_of(plan, number)}{name} does not end with chunk {chunk} as the {plan.problem.jobs[number].pattern} asks for "
         f"({int(wrong.sum())} slots are wrong)"
     ]
 

@@ -62,7 +62,7 @@ class Term(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     seconds: Fraction
 
 
-class ScheduleReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ScheduleReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """When a schedule finishes, and what it waits for.
 
     Parameters
@@ -79,6 +79,8 @@ class ScheduleReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         The critical path by kind of cost; they add up to ``seconds``.
     links, busy, carried
         Columns: every link that carries something, for how many seconds, and how many bytes.
+    jobs
+        By job, where there are several: when its last transfer has finished; None where some never finish.
     """
 
     seconds: Fraction | None
@@ -90,6 +92,7 @@ class ScheduleReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     links: tuple[int, ...]
     busy: tuple[Fraction, ...]
     carried: tuple[Fraction, ...]
+    jobs: tuple[Fraction | None, ...] = ()
 
 
 class RoutingReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -58,6 +58,8 @@ def lower(plan: SchedulePlan, fabric: Fabric, late: Mapping[int, Fraction] | Non
     if len(wrong):
         raise InvalidPlan(f"transfer {wrong[0]}: link {transfers.via[wrong[0]]} is missing from {fabric.name}")
     code = (transfers.source.astype(np.int64) * nodes + transfers.target) * (len(fabric.links) + 1) + transfers.via + 1
+    owner_of = plan.job_of(transfers)
+    code = code * len(plan.problem.jobs) + owner_of
     kinds, sample, kind = np.unique(code, return_index=True, return_inverse=True)
     kind = kind.reshape(-1)
     found = []
@@ -67,11 +69,12 @@ def lower(plan: SchedulePlan, fabric: Fabric, late: Mapping[int, Fraction] | Non
             found.append(routes.between(*ends, int(transfers.via[row])))
         except ValueError as error:
             raise InvalidPlan(f"transfer {row}: {error}") from None
-    unit, scale, parts = _sizes(plan, [(paths, wire) for _, paths, wire in found])
+    jobs = owner_of[sample].tolist()
+    scale, parts = _sizes(plan, [(job, paths, wire) for job, (_, paths, wire) in zip(jobs, found, strict=True)])
     most = max((part * len(hops) for part, (hops, _, _) in zip(parts, found, strict=True)), default=0)
     if most * int(transfers.count.sum(dtype=np.int64)) >= 2**62:
         raise InvalidInput(
-            f"the chunks of {float(unit):g} bytes have no unit in which all transfers fit 64 bits: choose a rounder size"
+            f"the chunks of {float(max(plan.chunk_bytes)):g} bytes have no unit in which all transfers fit 64 bits: choose a rounder size"
         )
     lengths = np.array([len(hops) for hops, _, _ in found], dtype=np.int64)
     begins = np.zeros(len(kinds) + 1, dtype=np.int64)
@@ -97,7 +100,7 @@ def lower(plan: SchedulePlan, fabric: Fabric, late: Mapping[int, Fraction] | Non
     if len(hop_size) and hop_size.min() <= 0:
         row = int(np.flatnonzero((transfers.count <= 0) & (transfers.source != transfers.target))[0])
         raise InvalidPlan(f"transfer {row}: it carries no chunk")
-    clock, release, after = _waits(plan, fabric, unit, late or {})
+    clock, release, after = _waits(plan, fabric, owner_of, late or {})
     return Program(
         hop_start=hop_start,
         hop_link=hop_link,
@@ -112,33 +115,35 @@ def lower(plan: SchedulePlan, fabric: Fabric, late: Mapping[int, Fraction] | Non
     )
 
 
-def _sizes(plan: SchedulePlan, kinds: list[tuple[int, Fraction]]) -> tuple[Fraction, int, list[int]]:
-    """Return (bytes of a chunk, scale, what a chunk puts on each hop of each kind in whole numbers of 1/scale bytes)."""
-    chunk = plan.chunk_bytes
-    each = [chunk * wire / paths for paths, wire in kinds]
+def _sizes(plan: SchedulePlan, kinds: list[tuple[int, int, Fraction]]) -> tuple[int, list[int]]:
+    """Return (scale, what a chunk puts on each hop of each kind in whole numbers of 1/scale bytes)."""
+    chunks = plan.chunk_bytes
+    each = [chunks[job] * wire / paths for job, paths, wire in kinds]
     scale = math.lcm(*(one.denominator for one in each))
-    return chunk, scale, [int(one * scale) for one in each]
+    return scale, [int(one * scale) for one in each]
 
 
 def _waits(
-    plan: SchedulePlan, fabric: Fabric, chunk: Fraction, late: Mapping[int, Fraction]
+    plan: SchedulePlan, fabric: Fabric, owner: Ints, late: Mapping[int, Fraction]
 ) -> tuple[int, Ints | None, Ints | None]:
     """Return (clock, release, after) of the program."""
-    transfers, gamma = plan.transfers, fabric.costs.gamma * chunk
-    released = plan.problem.jobs[0].release
-    clock = math.lcm(gamma.denominator, released.denominator, *(one.denominator for one in late.values()))
-    waits = [released, *late.values(), gamma * int(transfers.count.sum(dtype=np.int64))]
+    transfers, gammas = plan.transfers, [fabric.costs.gamma * chunk for chunk in plan.chunk_bytes]
+    releases = [job.release for job in plan.problem.jobs]
+    clock = math.lcm(*(one.denominator for one in (*gammas, *releases, *late.values())))
+    waits = [*releases, *late.values(), max(gammas) * int(transfers.count.sum(dtype=np.int64))]
     if max(waits) * clock >= 2**62:
         raise InvalidInput("the times of release, of late ranks and of reduction have no unit that fits 64 bits")
     release = after = None
-    if released or late:
-        by_node = np.full(len(fabric.nodes), int(released * clock), dtype=np.int64)
+    if any(releases) or late:
+        by_node = np.zeros(len(fabric.nodes), dtype=np.int64)
         for node, seconds in late.items():
-            by_node[node] = max(by_node[node], int(seconds * clock))
-        release = by_node[transfers.source]
-    if gamma:
+            by_node[node] = int(seconds * clock)
+        by_job = np.array([int(one * clock) for one in releases], dtype=np.int64)
+        release = np.maximum(by_node[transfers.source], by_job[owner])
+    if any(gammas):
         reduces = np.array([node.kind == "npu" for node in fabric.nodes])[transfers.target] & (transfers.reduce == 1)
-        after = np.where(reduces, transfers.count * np.int64(gamma * clock), 0)
+        each = np.array([int(one * clock) for one in gammas], dtype=np.int64)[owner]
+        after = np.where(reduces, transfers.count * each, 0)
     return clock, release, after
 
 
@@ -202,8 +207,7 @@ def simulate(
     followed
         What :func:`fabric_plan.planner.simulator.dataflow.check` found, where it is known.
     """
-    job = plan.problem.jobs[0]
-    fabric = (fabric or plan.problem.fabric).for_size(job.size)
+    fabric = fabric.for_size(max(job.size for job in plan.problem.jobs)) if fabric else plan.problem.seen
     service = service or Service(switching=fabric.costs.switching)
     program = lower(plan, fabric, late)
     timeline = engine.run(program, fabric.links, service, engine=engine_name)
@@ -242,7 +246,25 @@ def _report(
         links=tuple(used),
         busy=tuple(Fraction(int(timeline.busy[link]), ticks) for link in used),
         carried=tuple(Fraction(int(carried[link]), program.scale) for link in used),
+        jobs=_finishes(plan, timeline, fixed),
     )
+
+
+def _finishes(plan: SchedulePlan, timeline: engine.Timeline, fixed: Fraction) -> tuple[Fraction | None, ...]:
+    """Return when each job's last transfer has finished, where there are several jobs; a job with none is done when it is released."""
+    jobs = plan.problem.jobs
+    if len(jobs) == 1:
+        return ()
+    owner = plan.job_of(plan.transfers)
+    found: list[Fraction | None] = []
+    for number, job in enumerate(jobs):
+        mine = timeline.finish[owner == number]
+        if len(mine) and mine.min() < 0:
+            found.append(None)
+        else:
+            last = Fraction(int(mine.max()), timeline.ticks_per_second) if len(mine) else job.release
+            found.append(last + fixed)
+    return tuple(found)
 
 
 def _overheads(fabric: Fabric) -> list[Fraction]:

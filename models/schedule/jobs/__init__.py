@@ -1,0 +1,1 @@
+"""Several collectives at once over the same links: their trees packed by a linear program, whose dual bounds any schedule."""
