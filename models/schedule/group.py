@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fabric_plan.planner.errors import InvalidProblem
+from fabric_plan.planner.errors import Infeasible, InvalidProblem
 from fabric_plan.planner.fabric import Fabric, coordinates, seat_at
 from fabric_plan.planner.problem import Job
 from fabric_plan.planner.schedule import IntColumn
@@ -67,6 +67,38 @@ class Group:
         """Bytes/s of the route from rank 0 to rank 1."""
         paths = self.fabric.route(self.job.group[0], self.job.group[1])
         return len(paths) * min(self.fabric.links[link].bandwidth for path in paths for link in path)
+
+    def check_joined(self) -> None:
+        """Raise Infeasible where links lead no way from some rank to another that it must reach.
+
+        Raises
+        ------
+        Infeasible
+            Naming the two.
+        """
+        pattern = self.job.pattern
+        sides = {"broadcast": (False,), "scatter": (False,), "reduce": (True,), "gather": (True,)}.get(
+            pattern, (False, True)
+        )
+        root = int(self.nodes[0])
+        for backwards in sides:
+            seen = {root}
+            queue = [root]
+            for at in queue:
+                for link in self.fabric.incoming[at] if backwards else self.fabric.outgoing[at]:
+                    ends = self.fabric.links[link]
+                    other = ends.source if backwards else ends.target
+                    if other not in seen:
+                        seen.add(other)
+                        queue.append(other)
+            lost = [node for node in self.nodes.tolist() if node not in seen]
+            if lost:
+                names = [self.fabric.nodes[node].name for node in (lost[0], root)]
+                names = names if backwards else names[::-1]
+                more = f" ({len(lost)} ranks are cut off)" if len(lost) > 1 else ""
+                raise Infeasible(
+                    f"no links of {self.fabric.name} lead from {names[0]} to {names[1]}{more}", ("disconnected",)
+                )
 
     def boxes(self) -> list[list[int]]:
         """Return the ranks by box: what the fabric's fastest links join, without its slower ones.

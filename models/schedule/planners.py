@@ -103,6 +103,7 @@ def synchronous_plan(
         )
     reverse = job.pattern == "reduce-scatter"
     group = Group(problem.fabric.for_size(job.size), job)
+    group.check_joined()
     net = synchronous.net_of(group, reverse=reverse)
     columns = Columns()
     found: Synchronous | Exchange
@@ -141,6 +142,7 @@ def draft_of(problem: ScheduleProblem, name: str) -> SchedulePlan:
         fitting = ", ".join(one for one, other in ALGORITHMS.items() if job.pattern in other.patterns)
         raise InvalidProblem(f"{name}: no such algorithm for {job.pattern}: {fitting or 'none'} do it")
     group = Group(problem.fabric.for_size(job.size), job)
+    group.check_joined()
     chunks = chunks_of(problem, name)
 
     def written(columns: Columns, shards: list[int]) -> SchedulePlan:

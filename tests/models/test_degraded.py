@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import pytest
 
+import fabric_plan
 from fabric_plan.models.schedule.planners import schedule_of
 from fabric_plan.planner.catalog import build
 from fabric_plan.planner.degraded import degraded
-from fabric_plan.planner.errors import InvalidInput
+from fabric_plan.planner.errors import Infeasible, InvalidInput
 from fabric_plan.planner.problem import ScheduleProblem
 from fabric_plan.planner.simulator.schedule import check
 
@@ -63,3 +64,18 @@ def test_what_is_gone() -> None:
 def test_what_does_not_exist(what: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         degraded(build("ring:4"), [what])
+
+
+@pytest.mark.parametrize("pattern", ["all-gather", "all-reduce", "all-to-all", "broadcast", "reduce", "gather"])
+def test_ranks_that_are_cut_off(pattern: str) -> None:
+    """Answered from the links alone, with the two names."""
+    fabric, _ = degraded(build("ring:4"), ["npu0:npu1", "npu2:npu3"])
+    with pytest.raises(Infeasible, match=r"no links of .* lead from"):
+        fabric_plan.plan(ScheduleProblem.of(fabric, pattern, GI))
+
+
+def test_one_way_is_enough_for_a_broadcast() -> None:
+    fabric, _ = degraded(build("ring:3"), ["npu1->npu0", "npu2->npu0"])
+    assert fabric_plan.plan(ScheduleProblem.of(fabric, "broadcast", GI)).certificate.keys[0].bound
+    with pytest.raises(Infeasible, match="npu1 to npu0"):
+        fabric_plan.plan(ScheduleProblem.of(fabric, "all-gather", GI))
