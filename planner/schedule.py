@@ -11,6 +11,7 @@ sources and targets as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -222,6 +223,14 @@ def _physical_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return MAX_MEMORY
+
+
+def padded(lists: Sequence[Sequence[int]]) -> IntColumn:
+    """Return lists of numbers as a table, shape (lists, the longest), -1 for none."""
+    table = np.full((len(lists), max((len(one) for one in lists), default=0)), -1, dtype=np.int64)
+    for row, one in enumerate(lists):
+        table[row, : len(one)] = one
+    return table
 
 
 class Columns:

@@ -17,11 +17,11 @@ from fractions import Fraction
 import numpy as np
 
 from fabric_plan.models.schedule.group import Group
-from fabric_plan.models.schedule.listed import begun, kept
+from fabric_plan.models.schedule.listed import relisted
 from fabric_plan.models.schedule.logical import Pair, direct_links
 from fabric_plan.models.schedule.symmetry import Permutation, free_group
 from fabric_plan.planner.errors import InvalidProblem
-from fabric_plan.planner.schedule import Columns, check_memory
+from fabric_plan.planner.schedule import Columns, check_memory, padded
 
 MOST_VARIABLES = 60_000
 MOST_TRANSFERS = 400_000
@@ -35,11 +35,8 @@ MOST_PIECES = 64
 NEAR = 0.005
 """What rounding to chunks may add to the busiest link before more chunks are tried."""
 
-BUSY = 8
-"""How steeply a link counts by what it carries: one with a tenth less than the busiest counts less than half."""
-
-WINDOWS = (2, 8, 32, 64, 1 << 30)
-"""How many transfers of a link may be under way; the quickest is kept."""
+BUSY = (8, 2)
+"""How steeply a link counts by what it carries: one with half of what the busiest carries counts a quarter where it is 2. Both are tried."""
 
 Way = tuple[int, ...]
 """Ranks from a source to a target."""
@@ -236,7 +233,7 @@ def seconds_of(hops: Hops, chosen: dict[Pair, list[tuple[Way, int]]], each: int)
 
 
 def flows(group: Group, chunks: int) -> Iterator[tuple[Columns, list[int]]]:
-    """Yield all-to-alls along the ways of a least flow, for each window; ``chunks`` to a block, or as many as come near the flow where it is 0."""
+    """Yield all-to-alls along the ways of a least flow, in each order that list schedules find; ``chunks`` to a block, or as many as come near the flow where it is 0."""
     hops = hops_of(group)
     ways = ways_of(hops)
     chosen: dict[Pair, list[tuple[Way, int]]] = {}
@@ -272,36 +269,31 @@ def _written(
     """Write the ways as transfers, a chunk each; each link first takes what has most of the way over busy links before it."""
     check_memory(sum((len(way) - 1) * many for ways in chosen.values() for way, many in ways), "flows")
     load = np.zeros(len(hops.bandwidth))
-    served = {
-        pair: [(link, float(share) / hops.bandwidth[link]) for link, share in links]
-        for pair, links in hops.links.items()
-    }
-    for ways in chosen.values():
-        for way, many in ways:
-            for pair in itertools.pairwise(way):
-                for link, seconds in served[pair]:
-                    load[link] += many * seconds
-    busy = (load / load.max()) ** BUSY
-    weight = {pair: max(float(busy[link]) for link, _ in links) for pair, links in hops.links.items()}
-    what: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int]] = []
     needs: list[list[int]] = []
-    rank: list[float] = []
     for (a, b), ways in chosen.items():
         first = (a * group.size + b) * each
         for way, many in ways:
-            pairs = list(itertools.pairwise(way))
-            ahead = np.cumsum([weight[pair] for pair in reversed(pairs)])[::-1]
+            for pair in itertools.pairwise(way):
+                for link, share in hops.links[pair]:
+                    load[link] += many * float(share) / hops.bandwidth[link]
             for _ in range(many):
-                for hop, (source, target) in enumerate(pairs):
-                    needs.append([len(what) - 1] if hop else [])
-                    what.append((source, target, first))
-                    rank.append(-float(ahead[hop]) + 1e-6 * (first % each + ((b - a) % group.size) / group.size))
+                for hop, (source, target) in enumerate(itertools.pairwise(way)):
+                    needs.append([len(rows) - 1] if hop else [])
+                    rows.append((source, target, first))
                 first += 1
-    links = [served[source, target] for source, target, _ in what]
-    order = begun(links, needs, rank)
-    rows = np.array(what)[order]
-    for window in WINDOWS:
-        columns = Columns()
-        table = kept(order, links, needs, window, 0)
-        columns.add(group.nodes[rows[:, 0]], group.nodes[rows[:, 1]], rows[:, 2], needs=table)
-        yield columns, [block for block in range(group.size**2) for _ in range(each)]
+    table = np.array(rows)
+    columns = Columns()
+    columns.add(group.nodes[table[:, 0]], group.nodes[table[:, 1]], table[:, 2], needs=padded(needs))
+    transfers, chunk = columns.transfers(), group.job.size / group.size / each
+    block = table[:, 2] // each
+    turn = (table[:, 2] % each + (block % group.size - block // group.size) % group.size / group.size) * 1e-6
+    for steep in BUSY:
+        busy = (load / load.max()) ** steep
+        weight = {pair: max(float(busy[link]) for link, _ in links) for pair, links in hops.links.items()}
+        ahead = np.array([weight[pair] for pair in zip(table[:, 0].tolist(), table[:, 1].tolist(), strict=True)])
+        for row in range(len(rows) - 1, 0, -1):
+            if needs[row]:
+                ahead[row - 1] += ahead[row]
+        for one in relisted(group, transfers, chunk, turn - ahead):
+            yield one, [owner for owner in range(group.size**2) for _ in range(each)]

@@ -6,17 +6,19 @@ the one after the other: on a fabric that is equally wide both ways along the sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
 from fabric_plan.models.schedule.cuts import gather_cut
 from fabric_plan.models.schedule.group import Group
+from fabric_plan.models.schedule.listed import relisted
 from fabric_plan.models.schedule.logical import logical
 from fabric_plan.models.schedule.packing import Packing, Tree, pack
 from fabric_plan.planner.errors import InvalidProblem
 from fabric_plan.planner.fabric import Fabric
-from fabric_plan.planner.schedule import Columns, IntColumn, check_memory
+from fabric_plan.planner.schedule import Columns, IntColumn, check_memory, padded
 
 Shards = list[int]
 
@@ -24,7 +26,10 @@ MOST_EDGES = 6_000
 """Pairs of ranks above which packing takes minutes."""
 
 MOST_CHUNKS = 120_000
-MOST_TRANSFERS = 600_000
+MOST_TRANSFERS = 400_000
+MOST_LISTED = 600_000
+
+MOST_PIECES = 64
 
 
 @lru_cache(maxsize=16)
@@ -59,19 +64,31 @@ def even(group: Group) -> bool:
 
 
 def pieces_of(group: Group) -> int:
-    """Return into how many pieces each tree's part is cut: enough to fill the trees, not so many that their latencies add up."""
+    """Return into how many pieces each tree's part is cut: a piece is late once a level, a further piece is not.
+
+    So as many as leave each on the narrowest link for half as long as under way, and not more transfers than are quick to judge.
+    """
     packing = packing_of(group, reverse=group.job.pattern == "reduce-scatter")
-    height = packing.height
     per_piece = sum(len(tree.edges) for tree in packing.trees) * (2 if group.job.pattern == "all-reduce" else 1)
     most = max(1, MOST_TRANSFERS // per_piece)
     part = float(group.job.size) / group.size / max(1, len(packing.trees) // group.size)
-    wait = float(group.latency) * float(group.bandwidth)
-    best = (height * part / wait) ** 0.5 if wait > 0 else 64
-    return int(max(1, min(most, 64, round(best))))
+    wait = float(group.latency) * min(link.bandwidth for link in group.fabric.links)
+    return int(max(1, min(most, MOST_PIECES, round(2 * part / wait) if wait > 0 else MOST_PIECES)))
 
 
-def trees(columns: Columns, group: Group, chunks: int) -> Shards:
-    """All-gather, reduce-scatter or all-reduce along packed trees, ``chunks`` pieces a tree."""
+def trees(group: Group, chunks: int) -> Iterator[tuple[Columns, Shards]]:
+    """Yield collectives along packed trees, ``chunks`` pieces a tree: as they come, and in each order that list schedules find."""
+    columns = Columns()
+    shards = _written(columns, group, chunks)
+    yield columns, shards
+    transfers = columns.transfers()
+    if len(transfers) <= MOST_LISTED:
+        for one in relisted(group, transfers, group.job.size / len(shards)):
+            yield one, shards
+
+
+def _written(columns: Columns, group: Group, chunks: int) -> Shards:
+    """Write an all-gather, reduce-scatter or all-reduce along packed trees, ``chunks`` pieces a tree."""
     pattern, size = group.job.pattern, group.size
     both = pattern == "all-reduce"
     down = None if pattern == "reduce-scatter" else _coarse(packing_of(group), chunks)
@@ -154,16 +171,8 @@ class _Edges:
         tops: list[list[int]] = [[] for _ in range(self.trees)]
         for k, (number, _, _, _, above) in enumerate(rows):
             (below[above] if above >= 0 else tops[number]).append(k)
-        self.below, self.tops = _padded(below), _padded(tops)
+        self.below, self.tops = padded(below), padded(tops)
         """Edges that lead on from each edge, and from each root; shape (edges or trees, most), -1 for none."""
-
-
-def _padded(lists: list[list[int]]) -> IntColumn:
-    width = max((len(one) for one in lists), default=0)
-    table = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
-    for k, one in enumerate(lists):
-        table[k, : len(one)] = one
-    return table
 
 
 def _down(columns: Columns, group: Group, edges: _Edges, chunks: int, ready: list[IntColumn] | None) -> None:

@@ -56,7 +56,7 @@ ALGORITHMS = {
     "dimension-wise": Algorithm(_SHARDED, rings.dimension_wise),
     "hierarchical": Algorithm(_SHARDED, rings.hierarchical),
     "rotations": Algorithm(_SHARDED, rotations.rotations),
-    "trees": Algorithm(_SHARDED, forest.trees, pipelined=True),
+    "trees": Algorithm(_SHARDED, pipelined=True, several=forest.trees),
     "spanning-trees": Algorithm(("all-reduce",), pipelined=True, several=spanning.spanning_trees),
     "flows": Algorithm(("all-to-all",), pipelined=True, several=flows.flows),
     "in-network": Algorithm((*_SHARDED, *_ROOTED), _in_network.in_network, pipelined=True),

@@ -5,8 +5,7 @@ trees: on meshes this needs half the time of a reduce-scatter and an all-gather,
 are packed one after another, each a least one for lengths that grow exponentially with what links have to carry so far; with many
 trees the busiest link comes near what the strength of the graph allows (Nash-Williams and Tutte), which is also the bound by partitions.
 
-Each link serves trees in order: a list schedule says which transfer goes next, and each waits until the one a few places before it on its
-first link has arrived; otherwise the leaves' transfers, all ready at once, would go before everyone else's.
+A list schedule says which transfer goes next on each link; otherwise the leaves' transfers, all ready at once, would go before everyone else's.
 
 Source: Plotkin, Shmoys and Tardos, Fast approximation algorithms for fractional packing and covering problems, for the lengths.
 """
@@ -20,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric_plan.models.schedule.group import Group
-from fabric_plan.models.schedule.listed import begun, kept
+from fabric_plan.models.schedule.listed import relisted
 from fabric_plan.models.schedule.logical import Pair, direct_links
 from fabric_plan.planner.errors import InvalidProblem
-from fabric_plan.planner.schedule import Columns, check_memory
+from fabric_plan.planner.schedule import Columns, check_memory, padded
 
 MOST_RANKS = 512
 MOST_TREES = 2048
@@ -34,9 +33,6 @@ STEEP = 40.0
 
 LOW = 0.02
 """What a level of depth costs a tree, as a part of a usual edge."""
-
-WINDOWS = (2, 32, 1 << 30)
-"""How many transfers of a link may be under way; the quickest is kept."""
 
 FloatMatrix = NDArray[np.float64]
 
@@ -167,46 +163,29 @@ def trees_of(group: Group) -> int:
 
 
 def spanning_trees(group: Group, chunks: int) -> Iterator[tuple[Columns, list[int]]]:
-    """Yield all-reduces in ``chunks`` pieces, each along a spanning tree of its own, for each window."""
+    """Yield all-reduces in ``chunks`` pieces, each along a spanning tree of its own, for each order that a list schedule finds."""
     edges = edges_of(group)
     check_memory(2 * chunks * (group.size - 1), "spanning-trees")
     trees, _ = pack(edges, chunks)
-    work = _Work(group, edges)
+    what: list[tuple[int, int, int, bool]] = []
+    needs: list[list[int]] = []
     for piece, tree in enumerate(trees):
-        work.add(piece, from_centre(group.size, tree))
-    order = begun(work.links, work.needs)
-    what = np.array(work.what)[order]
-    for window in WINDOWS:
-        columns = Columns()
-        needs = kept(order, work.links, work.needs, window, 0)
-        columns.add(group.nodes[what[:, 1]], group.nodes[what[:, 2]], what[:, 0], reduce=what[:, 3], needs=needs)
-        yield columns, [0] * chunks
+        _add(what, needs, piece, from_centre(group.size, tree))
+    rows = np.array(what)
+    columns = Columns()
+    columns.add(group.nodes[rows[:, 1]], group.nodes[rows[:, 2]], rows[:, 0], reduce=rows[:, 3], needs=padded(needs))
+    for one in relisted(group, columns.transfers(), group.job.size / chunks):
+        yield one, [0] * chunks
 
 
-class _Work:
-    """Transfers with what they need and the links that they take, lower pieces first."""
-
-    def __init__(self, group: Group, edges: Edges) -> None:
-        self.what: list[tuple[int, int, int, bool]] = []
-        self.needs: list[list[int]] = []
-        self.links: list[list[tuple[int, float]]] = []
-        self._served: dict[Pair, list[tuple[int, float]]] = {}
-        for a, b in edges.pairs:
-            for ends in ((a, b), (b, a)):
-                links = direct_links(group, *ends) or []
-                self._served[ends] = [(link, float(share) / edges.bandwidth[link]) for link, share in links]
-
-    def _append(self, piece: int, source: int, target: int, reduce: bool, needs: list[int]) -> int:
-        self.what.append((piece, source, target, reduce))
-        self.needs.append(needs)
-        self.links.append(self._served[source, target])
-        return len(self.what) - 1
-
-    def add(self, piece: int, tree: list[Pair]) -> None:
-        """Add a piece's transfers up and down a tree of pairs (parent, child), outwards from its root."""
-        arrived: dict[int, list[int]] = {}
-        for parent, child in reversed(tree):
-            sent = self._append(piece, child, parent, True, arrived.pop(child, []))
-            arrived.setdefault(parent, []).append(sent)
-        for parent, child in tree:
-            arrived[child] = [self._append(piece, parent, child, False, arrived[parent])]
+def _add(what: list[tuple[int, int, int, bool]], needs: list[list[int]], piece: int, tree: list[Pair]) -> None:
+    """Add a piece's transfers (piece, source, target, reduce) up and down a tree of pairs (parent, child), outwards from its root."""
+    arrived: dict[int, list[int]] = {}
+    for parent, child in reversed(tree):
+        needs.append(arrived.pop(child, []))
+        arrived.setdefault(parent, []).append(len(what))
+        what.append((piece, child, parent, True))
+    for parent, child in tree:
+        needs.append(arrived[parent])
+        arrived[child] = [len(what)]
+        what.append((piece, parent, child, False))

@@ -9,7 +9,6 @@ import pytest
 
 from fabric_plan.models.schedule.flows import hops_of, rounded, seconds_of, ways_of
 from fabric_plan.models.schedule.group import Group
-from fabric_plan.models.schedule.listed import begun, kept
 from fabric_plan.models.schedule.metric import all_to_all_bound
 from fabric_plan.models.schedule.planners import schedule_of
 from fabric_plan.planner.catalog import build
@@ -81,10 +80,3 @@ def test_random_graphs(seed: int) -> None:
     assert seconds_of(hops, rounded(ways, 64), 64) <= ways.seconds * 1.1
     plan = schedule_of(ScheduleProblem.of(fabric, "all-to-all", GI), "flows")
     assert not check(plan)[1]
-
-
-def test_a_list_schedule_takes_the_lowest_rank() -> None:
-    served = [[(0, 1.0)], [(0, 1.0)], [(1, 1.0)]]
-    assert begun(served, [[], [], [0]], [1.0, 0.0, 2.0]) == [1, 0, 2]
-    assert begun(served, [[], [], [0]]) == [0, 1, 2]
-    assert kept([1, 0, 2], served, [[], [], [0]], 1, 10).tolist() == [[-1, -1], [-1, 10], [11, -1]]

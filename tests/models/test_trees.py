@@ -18,6 +18,7 @@ from fabric_plan.models.schedule.logical import logical
 from fabric_plan.models.schedule.packing import Packing, pack, seconds_of
 from fabric_plan.models.schedule.symmetry import free_group
 from fabric_plan.planner import interface
+from fabric_plan.planner.catalog import build
 from fabric_plan.planner.errors import InvalidProblem
 from fabric_plan.planner.fabric import Fabric, Link, Node
 from fabric_plan.planner.files import load_fabric
@@ -160,7 +161,7 @@ def test_schedules_along_trees(name: str, pattern: str) -> None:
 
 
 def test_more_pieces_come_closer_to_the_bound() -> None:
-    fabric = load_fabric(str(FABRICS / "torus2d_4x4.json"))
+    fabric = build("hub:8")
     gaps = []
     for chunks in (1, 8, 64):
         problem = ScheduleProblem.of(fabric, "all-gather", Fraction(1 << 32), chunks=chunks)
